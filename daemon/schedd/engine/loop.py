@@ -1,0 +1,468 @@
+"""The engine: takes what has arrived, lets the core decide, commits, and only then lets effects go.
+
+Theory of operation
+-------------------
+`step(messages)` is one round, and all there is to simulate; `run()` is the thread around it that waits. Messages stay
+in the backlog until the round that took them is committed:
+
+    begin -> handle each message -> claim for free workers -> write rows -> commit -> effects, answers, observers
+
+Nothing leaves before the commit, so a round that fails can be forgotten: the machine is thrown away and rebuilt from
+rows, and the backlog is taken again. What happens next depends on the fault:
+
+    StoreUnavailable   it can pass: wait (doubling, `LONGEST_BACKOFF_S` at most) and take the backlog again. Facts are
+                       kept for as long as it takes; a call older than `PATIENCE_S` is answered `Unavailable`.
+    StoreBroken        it cannot pass: `run` ends and the daemon stops with its own exit code.
+    anything else      one message is to blame: each is taken in a round of its own. A call that fails alone is
+                       refused; a fact that fails alone is ours, and ends `run`.
+
+A commit that raised may have been durable all the same. A keyed call finds its stored answer when it is taken again;
+one without a key is answered `Unavailable` at once. A fact taken twice is ignored by the machine. And a row that says
+`running` for an attempt that was never let go (`_live` knows those that were) has its start let go after the reload.
+
+It refuses to know what a task does (`Executor`), what rows look like (`Store`) and what time it is (`Clock`).
+Tests: tests/unit/engine/test_engine.py, tests/simulation.
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from schedd.core.errors import KeyReused, Refused
+from schedd.core.events import (
+    AttemptEnded,
+    AttemptSpawned,
+    ClockStepped,
+    DrainBegan,
+    DrainExpired,
+    Effect,
+    Logged,
+    Output,
+    StartAttempt,
+    StopAttempt,
+)
+from schedd.core.machine import Machine
+from schedd.core.model import Outcome, StopReason
+from schedd.engine.clock import Clock
+from schedd.engine.inbox import Call, Inbox, Message, Question
+from schedd.engine.round import Round
+from schedd.store.base import StatementFailed, Store, StoreBroken, StoreUnavailable
+
+PATIENCE_S = 5.0
+FIRST_BACKOFF_S = 0.05
+LONGEST_BACKOFF_S = 5.0
+LONGEST_SLEEP_S = 86_400.0
+HINT_DELAY_S = 1.0
+"""A pid is written with the next round, and with one of its own if none comes for this long."""
+
+
+class Unavailable(Exception):
+    """schedd could not write to its database; the outcome is unknown, so repeat the request with the same key."""
+
+
+class RequestFailed(Exception):
+    """schedd could not carry out this request because of a bug or a statement the database refused; nothing was
+    changed."""
+
+
+class Executor(Protocol):
+    """What does the work: `workers.pool.Pool`, or a fake in tests. No method may block or raise."""
+
+    def start(self, order: StartAttempt, payload: Any) -> None:
+        """Begin an attempt; its end is posted as AttemptEnded, whatever happens."""
+
+    def stop(self, order: StopAttempt) -> None:
+        """Ask a running attempt to end; one that has ended already is no news."""
+
+    def take_spawned(self) -> list[AttemptSpawned]:
+        """The processes that came to be since the last call."""
+
+
+class Committed(NamedTuple):
+    """What a round made durable, for observers: the log lines and the ends of attempts, in order."""
+
+    events: list[Logged]
+    ended: list[AttemptEnded]
+
+
+Observer = Callable[[Committed], None]
+"""Called in the engine thread after each commit that changed anything: it must be quick and must not raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why schedd cannot write at the moment, and since when (UTC seconds)."""
+
+    since: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What recovery found: open tasks, attempts that died with the last daemon, rows set aside."""
+
+    open_tasks: int
+    crashed: int
+    damaged: int
+
+
+class Engine:
+    """Owns the machine. `post` and the properties may be used from any thread, all else by the engine's own."""
+
+    def __init__(
+        self, store: Store, executor: Executor, clock: Clock, workers: int, inbox: Inbox | None = None
+    ) -> None:
+        self.inbox = inbox or Inbox()
+        self.fault: Fault | None = None
+        self.beat = clock.monotonic()  # when the loop last made progress: the watchdog's food
+        self._store = store
+        self._executor = executor
+        self._clock = clock
+        self._workers = workers
+        self._machine: Machine | None = None
+        self._backlog: list[Message] = []
+        self._observers: list[Observer] = []
+        self._backoff_s = 0.0
+        self._retry_at = 0.0
+        self._live: set[tuple[int, int]] = set()  # (seq, number) of the attempts let go and not ended
+        self._hints_at: float | None = None
+        self._draining = False
+        self._drain_at: float | None = None
+        self._give_up_at: float | None = None
+        clock.subscribe(self.inbox.wake)
+
+    # --- for other threads --------------------------------------------------------------------------------------
+
+    def call(self, call: Call) -> "Future[Any]":
+        """Post a request; the future is answered after the commit that made it durable."""
+        call.future.set_running_or_notify_cancel()
+        self.inbox.post(call)
+        return call.future
+
+    def ask(self, question: Callable[[Machine], Any]) -> "Future[Any]":
+        """Have `question(machine)` answered between two rounds. It must be quick and must not write."""
+        asked = Question(question)
+        asked.future.set_running_or_notify_cancel()
+        self.inbox.post(asked)
+        return asked.future
+
+    def stop(self, drain_s: float, give_up_s: float) -> None:
+        """Start nothing more; interrupt what still runs after `drain_s`; end the loop when all is written.
+
+        If that takes longer than `give_up_s` after the drain (a full disk, an unkillable process) the loop ends all
+        the same, and what it could not write counts as crashed at the next start. May be called again to hurry.
+        """
+        now = self._clock.monotonic()
+        self._drain_at = now + drain_s
+        self._give_up_at = now + drain_s + give_up_s
+        self.inbox.wake()
+
+    def observe(self, observer: Observer) -> None:
+        """Add an observer; before `run`."""
+        self._observers.append(observer)
+
+    # --- the engine thread --------------------------------------------------------------------------------------
+
+    def recover(self) -> Recovery:
+        """Rebuild the machine from rows and end every attempt that died with the last daemon.
+
+        Call it once, before `run`, when no process of the last daemon is left. Killed at any point and repeated, it
+        comes to the same rows. Raises what the store raises.
+        """
+        now = self._clock.now()
+        out = Output()
+        stored = self._store.load()
+        machine = Machine(self._workers)
+        machine.rebuild(stored, now, out)
+        died = list(machine.running.values())
+        for task in died:
+            error = "the daemon died while this attempt ran"
+            crashed = AttemptEnded(task.seq, task.number, Outcome.CRASHED, now, error=error, task_id=task.id)
+            machine.handle(crashed, now, out)
+        try:
+            self._store.begin()
+            self._store.write(out)
+            self._store.commit()
+        except BaseException:
+            self._store.rollback()
+            raise
+        self._machine = machine
+        self._tell(Committed(list(out.events), list(out.ended)))
+        return Recovery(len(machine.open), len(died), len(stored.damaged))
+
+    def run(self) -> None:
+        """Rounds until `stop` is through. Raises StoreBroken or the error of a fact that could not be taken."""
+        while not self._is_over():
+            messages = self.inbox.wait(self._wait_s())
+            self.beat = self._clock.monotonic()
+            self.step(messages)
+
+    def step(self, messages: list[Message]) -> None:
+        """Take messages, and whatever else is due now."""
+        asked = [message for message in messages if isinstance(message, Question)]
+        self._backlog += [message for message in messages if not isinstance(message, Question)]
+        self._note_time()
+        if self._retry_at <= self._clock.monotonic():
+            self._take_backlog()
+        self._expire_calls()
+        for question in asked:
+            self._answer_question(question)
+
+    # --- one round ----------------------------------------------------------------------------------------------
+
+    def _take_backlog(self) -> None:
+        backlog, self._backlog = self._backlog, []
+        try:
+            self._round(backlog)
+        except StoreUnavailable as fault:
+            self._hold_back(backlog, fault)
+        except StoreBroken:
+            self._backlog = backlog
+            raise
+        except Exception as error:
+            self._reset()
+            self._take_one_by_one(backlog, error)
+        else:
+            self._recovered()
+
+    def _take_one_by_one(self, backlog: list[Message], error: Exception) -> None:
+        """A message in the failed round is to blame: find it, refuse it, and lose none of the others."""
+        if not backlog:
+            raise error
+        for index, message in enumerate(backlog):
+            try:
+                self._round([message])
+            except StoreUnavailable as fault:
+                self._hold_back(backlog[index:], fault)
+                return
+            except StoreBroken:
+                raise
+            except Exception as reason:
+                self._reset()
+                if not isinstance(message, Call):
+                    raise
+                failure = RequestFailed(f"{RequestFailed.__doc__} ({type(reason).__name__}: {reason})")
+                failure.__cause__ = reason
+                message.future.set_exception(failure)
+        self._recovered()
+
+    def _round(self, messages: list[Message]) -> None:
+        """Begin, decide, commit, let go. On any exception nothing has left and the machine must be rebuilt."""
+        now = self._clock.now()
+        machine = self._machine or self._reload(now)
+        hints = self._take_hints()
+        if not (messages or hints or self._is_due(machine, now)):
+            return
+        store = self._store
+        store.begin()
+        self._machine = None  # until the commit, what it says has not happened
+        round_ = Round(machine, store, now)
+        answers: list[tuple[Call, Any]] = []
+        for message in messages:
+            if isinstance(message, Call):
+                answers.append((message, self._answer(round_, message)))
+            else:
+                assert not isinstance(message, Question)
+                round_.handle(message)
+        for hint in hints:
+            round_.handle(hint)
+        machine.claim(now, round_.out)
+        round_.flush()
+        starting = [effect.seq for effect in round_.out.effects if isinstance(effect, StartAttempt)]
+        payloads = store.payloads(starting) if starting else {}
+        try:
+            store.commit()
+        except Exception:
+            self._refuse_unkeyed(messages)
+            raise
+        self._machine = machine
+        self._live.difference_update([(ended.seq, ended.number) for ended in round_.ended])
+        self._let_go(round_.out.effects, payloads)
+        for call, answer in answers:
+            if isinstance(answer, Exception):
+                call.future.set_exception(answer)
+            else:
+                call.future.set_result(answer)
+        if round_.events or round_.ended:
+            self._tell(Committed(round_.events, round_.ended))
+
+    def _answer(self, round_: Round, call: Call) -> Any:
+        """What to tell the caller once the round is committed: a value, or the refusal as an exception."""
+        if call.key is not None:
+            stored = self._store.answer_of(call.key)
+            if stored is not None:
+                return json.loads(stored.answer) if stored.digest == call.digest else KeyReused()
+        try:
+            answer = call.request.apply(round_)
+        except Refused as refusal:
+            return refusal
+        round_.flush()
+        if call.key is not None:
+            self._store.remember(call.key, call.digest, json.dumps(answer, separators=(",", ":")), round_.now)
+        return answer
+
+    def _let_go(self, effects: list[Effect], payloads: dict[int, Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, StartAttempt):
+                self._live.add((effect.seq, effect.number))
+                self._executor.start(effect, payloads[effect.seq])
+                self._hints_at = self._hints_at or self._clock.monotonic() + HINT_DELAY_S
+            else:
+                self._executor.stop(effect)
+
+    def _tell(self, committed: Committed) -> None:
+        for observer in self._observers:
+            observer(committed)
+
+    def _answer_question(self, question: Question) -> None:
+        try:
+            machine = self._machine or self._reload(self._clock.now())
+            question.future.set_result(question.ask(machine))
+        except StoreUnavailable as fault:
+            question.future.set_exception(Unavailable(str(fault)))
+        except Exception as error:
+            question.future.set_exception(error)
+
+    # --- faults -------------------------------------------------------------------------------------------------
+
+    def _reset(self) -> None:
+        """Forget the failed round; the machine is rebuilt before it is used again."""
+        self._store.rollback()
+
+    def _reload(self, now: float) -> Machine:
+        """The machine as the rows have it, after a round that failed.
+
+        Running rows are attempts that the executor really runs, or whose start was committed and never let go: those
+        are let go now. So is the stop of a cancelled one; a second stop does no harm.
+        """
+        machine = Machine(self._workers)
+        out = Output()
+        machine.rebuild(self._store.load(), now, out)
+        if out.has_rows():
+            self._store.begin()
+            self._store.write(out)
+            self._store.commit()
+        running = machine.running
+        self._live &= {(task.seq, task.number) for task in running.values()}
+        effects: list[Effect] = []
+        for task in running.values():
+            if (task.seq, task.number) not in self._live:
+                effects.append(StartAttempt(task.seq, task.id, task.number, task.runs + 1))
+            if task.cancel_requested:
+                effects.append(StopAttempt(task.seq, task.number, StopReason.CANCELLED))
+        starting = [effect.seq for effect in effects if isinstance(effect, StartAttempt)]
+        payloads = self._store.payloads(starting) if starting else {}
+        machine.draining = self._draining
+        self._machine = machine
+        self._let_go(effects, payloads)
+        self._tell(Committed([], []))
+        return machine
+
+    def _hold_back(self, backlog: list[Message], fault: StoreUnavailable) -> None:
+        """Keep what must be written, and try again later."""
+        self._reset()
+        self._backlog = [
+            message for message in backlog if not (isinstance(message, Call) and message.future.done())
+        ] + self._backlog
+        self._backoff_s = min(max(self._backoff_s * 2, FIRST_BACKOFF_S), LONGEST_BACKOFF_S)
+        self._retry_at = self._clock.monotonic() + self._backoff_s
+        since = self.fault.since if self.fault else self._clock.now()
+        self.fault = Fault(since, str(fault))
+
+    def _recovered(self) -> None:
+        self.fault = None
+        self._backoff_s = 0.0
+        self._retry_at = 0.0
+
+    def _expire_calls(self) -> None:
+        """Answer the calls that have waited too long for a fault to pass."""
+        if not self._backlog:
+            return
+        oldest = self._clock.monotonic() - PATIENCE_S
+        kept: list[Message] = []
+        for message in self._backlog:
+            if isinstance(message, Call) and message.arrived <= oldest:
+                message.future.set_exception(self._unavailable())
+            else:
+                kept.append(message)
+        self._backlog = kept
+
+    def _refuse_unkeyed(self, messages: list[Message]) -> None:
+        """After a commit with an unknown outcome: a call without a key must not be taken twice."""
+        for message in messages:
+            if isinstance(message, Call) and message.key is None and not message.future.done():
+                message.future.set_exception(self._unavailable())
+
+    def _unavailable(self) -> Unavailable:
+        reason = f" ({self.fault.message})" if self.fault else ""
+        return Unavailable(f"{Unavailable.__doc__}{reason}")
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def _note_time(self) -> None:
+        """Turn what the clocks say into messages."""
+        step = self._clock.take_step()
+        if step:
+            self._backlog.insert(0, ClockStepped(step))  # type: ignore[arg-type]  # not for other threads to post
+        if self._drain_at is not None and not self._draining:
+            self._draining = True
+            self._backlog.append(DrainBegan())
+        if self._drain_at is not None and self._clock.monotonic() >= self._drain_at:
+            self._drain_at = float("inf")
+            self._backlog.append(DrainExpired())
+
+    def _wait_s(self) -> float | None:
+        """How long nothing can happen unless a message arrives; None for ever."""
+        clock = self._clock
+        bounds: list[float] = []
+        monotonic = clock.monotonic()
+        if self._backlog or self.fault:
+            bounds.append(self._retry_at - monotonic)
+        else:
+            due = self._machine.next_due() if self._machine else None
+            if due is not None:
+                bounds.append(clock.wait_for(due))
+            if self._hints_at is not None:
+                bounds.append(self._hints_at - monotonic)
+        for at in (self._drain_at, self._give_up_at):
+            if at is not None and at != float("inf"):
+                bounds.append(at - monotonic)
+        return min(max(min(bounds), 0.0), LONGEST_SLEEP_S) if bounds else None
+
+    def _take_hints(self) -> list[AttemptSpawned]:
+        hints = self._executor.take_spawned()
+        if self._hints_at is not None and self._hints_at <= self._clock.monotonic():
+            self._hints_at = None
+        return hints
+
+    @staticmethod
+    def _is_due(machine: Machine, now: float) -> bool:
+        due = machine.next_due()
+        if due is not None and due <= now:
+            return True
+        free = len(machine.running) < machine.workers and not machine.paused and not machine.draining
+        return free and bool(len(machine.ready))
+
+    def _is_over(self) -> bool:
+        """Whether a stop is through: nothing runs and nothing is left to write, or there is no more time for it."""
+        if not self._draining:
+            return False
+        if self._give_up_at is not None and self._clock.monotonic() >= self._give_up_at:
+            return True
+        return self._machine is not None and not self._machine.running and not self._backlog
+
+
+__all__ = [
+    "Committed",
+    "Engine",
+    "Executor",
+    "Fault",
+    "Observer",
+    "Recovery",
+    "RequestFailed",
+    "StatementFailed",
+    "Unavailable",
+]

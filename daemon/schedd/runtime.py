@@ -1,0 +1,235 @@
+"""One scheduler, put together: lock, database, recovery, workers and the engine's thread.
+
+The daemon, `schedctl run` and the library all run on a `Runtime`; they differ in what they put around it. The order in
+which things open is the order in which they are needed for recovery, and they close in reverse.
+Tests: tests/unit/test_runtime.py, tests/acceptance.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from schedd.engine.clock import Clock, SystemClock
+from schedd.engine.inbox import Inbox
+from schedd.engine.loop import Engine, Observer, Recovery
+from schedd.lock import StateDirLock
+from schedd.store.base import Store, StoreUnavailable
+from schedd.workers import logfiles, processes
+from schedd.workers.pool import Pool
+
+DATABASE = "schedd.db"
+LOG_DIR = "logs"
+LEFTOVER_PATIENCE_S = 30.0
+GIVE_UP_S = 30.0
+"""How long a stop tries, after its drain, to write what it knows (a full disk, a locked database)."""
+
+
+class StateDirError(Exception):
+    """The state directory cannot be used."""
+
+
+class EngineDied(Exception):
+    """The engine has stopped because of a fault that it could not pass; nothing more is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What opening a state directory found and did, for the log."""
+
+    recovery: Recovery
+    backup: Path | None
+    killed: int
+
+
+class Runtime:
+    """An engine on a store, with its workers. Nothing runs until `start()`."""
+
+    def __init__(
+        self,
+        store: Store,
+        workers: int,
+        *,
+        observers: Sequence[Observer] = (),
+        clock: Clock | None = None,
+        log_dir: Path | None = None,
+        marker: "processes.Marker | None" = None,
+        lock: StateDirLock | None = None,
+        reads: Any = None,
+    ) -> None:
+        clock = clock or SystemClock()
+        inbox = Inbox()
+        self.workers = workers
+        self.pool = Pool(workers, inbox.post, log_dir=log_dir, marker=marker, now=clock.now)
+        self.engine = Engine(store, self.pool, clock, workers, inbox)
+        for observer in observers:
+            self.engine.observe(observer)
+        self.reads = reads
+        self.failure: BaseException | None = None
+        self.opened: Opened | None = None
+        self._ended = threading.Event()
+        self._on_end: Callable[[], None] = self._ended.set
+        self._store = store
+        self._lock = lock
+        self._log_dir = log_dir
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    # --- opening ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        state_dir: Path,
+        workers: int,
+        *,
+        observers: Sequence[Observer] = (),
+        clock: Clock | None = None,
+        on_wait: Callable[[str], None] = lambda reason: None,
+    ) -> "Runtime":
+        """Everything of a state directory, recovered and ready to start.
+
+        `on_wait` is told why, while another process keeps the database locked; it may raise to give up. Raises
+        StateDirError, AlreadyLocked, StoreTooNew or StoreBroken with what to do.
+        """
+        from schedd.store.reads import Reads
+
+        _make_dir(state_dir)
+        lock = StateDirLock(state_dir / "lock")
+        try:
+            identity = processes.load_identity(state_dir)
+            log_dir = state_dir / LOG_DIR
+            log_dir.mkdir(mode=0o750, exist_ok=True)
+            store, backup = _open_database(state_dir / DATABASE, on_wait)
+            killed = processes.kill_leftovers(identity, _hints(state_dir, store), LEFTOVER_PATIENCE_S)
+            runtime = cls(
+                store,
+                workers,
+                observers=observers,
+                clock=clock,
+                log_dir=log_dir,
+                marker=processes.Marker.for_this_start(identity),
+                lock=lock,
+                reads=Reads(state_dir / DATABASE),
+            )
+            recovery = _patiently(runtime.engine.recover, on_wait)
+            runtime.opened = Opened(recovery, backup, killed.killed)
+            processes.remember_boot(state_dir)
+        except BaseException:
+            lock.release()
+            raise
+        return runtime
+
+    @classmethod
+    def open_file(
+        cls, path: Path, workers: int, *, observers: Sequence[Observer] = (), clock: Clock | None = None
+    ) -> "Runtime":
+        """A single SQLite file, for the library: functions in threads, no logs, no processes to look for."""
+        from schedd.store.reads import Reads
+
+        lock = StateDirLock(path.with_name(path.name + ".lock"))
+        try:
+            store, _ = _open_database(path, lambda reason: None)
+            runtime = cls(store, workers, observers=observers, clock=clock, lock=lock, reads=Reads(path))
+            runtime.engine.recover()
+        except BaseException:
+            lock.release()
+            raise
+        return runtime
+
+    # --- running ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the workers and the engine's thread."""
+        self.pool.open()
+        self._thread.start()
+
+    def wait_ended(self, timeout_s: float | None = None) -> bool:
+        """Wait until the engine's thread has ended, by `stop` or by a fault (then `failure` says which)."""
+        return self._ended.wait(timeout_s)
+
+    def check(self) -> None:
+        """Raises EngineDied if a fault has ended the engine."""
+        if self._ended.is_set():
+            raise EngineDied(str(self.failure) if self.failure else "this scheduler was shut down")
+
+    def stop(self, drain_s: float) -> None:
+        """Let what runs finish for `drain_s` seconds, interrupt the rest, write all, and close. Idempotent."""
+        if self._thread.is_alive():
+            self.engine.stop(drain_s, GIVE_UP_S)
+            self._thread.join()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of everything, killing what still runs. For after the engine's end."""
+        self.pool.close()
+        if self.reads is not None:
+            self.reads.close()
+        self._store.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def log_path(self, seq: int, number: int) -> Path:
+        """Where the output of an attempt is kept."""
+        assert self._log_dir is not None, "this runtime keeps no logs"
+        return logfiles.log_path(self._log_dir, seq, number)
+
+    def rows(self) -> list[Any]:
+        """Every task, as plain records with `id`, `status`, `attempts`, `runs`, `error` and times."""
+        source: Any = self.reads if self.reads is not None else self._store
+        rows: list[Any] = source.rows()
+        return rows
+
+    def __enter__(self) -> "Runtime":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(0.0)
+
+    def _run(self) -> None:
+        try:
+            self.engine.run()
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self._ended.set()
+
+
+def _make_dir(state_dir: Path) -> None:
+    try:
+        state_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateDirError(f"cannot make the state directory {state_dir}: {error.strerror}") from None
+    if not os.access(state_dir, os.R_OK | os.W_OK | os.X_OK):
+        raise StateDirError(f"cannot write to the state directory {state_dir}; who runs schedd must own it")
+
+
+def _open_database(path: Path, on_wait: Callable[[str], None]) -> tuple[Store, Path | None]:
+    from schedd.store import migrate
+    from schedd.store.sqlite import open_store
+
+    upgrade = _patiently(lambda: migrate.upgrade(path), on_wait)
+    return open_store(path), upgrade.backup
+
+
+def _patiently(action: Callable[[], Any], on_wait: Callable[[str], None]) -> Any:
+    """Do something that needs the database, however long another process keeps it."""
+    pause_s = 0.1
+    while True:
+        try:
+            return action()
+        except StoreUnavailable as fault:
+            on_wait(str(fault))
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, 2.0)
+
+
+def _hints(state_dir: Path, store: Any) -> Sequence[Any]:
+    """The processes that the last daemon wrote down for its running attempts, if the machine was not booted since."""
+    return store.running_pids() if processes.is_same_boot(state_dir) else []

@@ -1,0 +1,221 @@
+"""The daemon: `schedd` puts a runtime, a socket and the API together, and minds signals and exit codes.
+
+The main thread owns the signals and waits; everything else has a thread of its own. Tests: tests/acceptance.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from schedd import __version__
+
+
+class ExitCode(IntEnum):
+    """How the daemon ends. From CONFIG on, a restart alone cures nothing."""
+
+    OK = 0
+    FAULT = 1
+    """A fault that schedd could not pass; a restart may help."""
+    CONFIG = 2
+    """Wrong use or configuration."""
+    LOCKED = 3
+    """Another schedd serves this state directory."""
+    STATE_DIR = 4
+    """The state directory cannot be used."""
+    DATABASE = 5
+    """The database is damaged, is not one, or is newer than this program."""
+    SOCKET = 6
+    """The socket cannot be made."""
+
+
+class Refusal(Exception):
+    """The daemon cannot start: what to tell the admin, and the exit code."""
+
+    def __init__(self, code: ExitCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def main(argv: list[str] | None = None) -> None:
+    """The command `schedd`. Ends the process."""
+    arguments = _parse(argv)
+    try:
+        code = serve(arguments)
+    except Refusal as refusal:
+        print(f"schedd: {refusal}", file=sys.stderr)
+        code = refusal.code
+    sys.stderr.flush()
+    os._exit(code)  # abandoned threads and what they hold must not keep a stopped daemon alive
+
+
+def serve(arguments: argparse.Namespace) -> ExitCode:
+    """Run until a signal or a fault. Raises Refusal when it cannot start."""
+    from schedd import config as configuration
+    from schedd import logs
+
+    overrides = {"state_dir": arguments.state_dir, "socket": arguments.socket, "workers": arguments.workers}
+    try:
+        config = configuration.load(arguments.config, overrides)
+    except configuration.ConfigError as error:
+        raise Refusal(ExitCode.CONFIG, str(error)) from None
+    logs.configure(config.log_format, config.log_level)
+    return Daemon(config).run()
+
+
+class Daemon:
+    """One life of the daemon."""
+
+    def __init__(self, config: Any) -> None:
+        import structlog
+
+        from schedd.api.feed import Feed
+        from schedd.logs import Journal
+
+        self._config = config
+        self._log = structlog.get_logger("schedd")
+        self._journal = Journal()
+        self._feed = Feed()
+        self._signals = 0
+        self._runtime: Any = None
+        self._wake = threading.Event()
+        self._started_at = time.time()
+
+    def run(self) -> ExitCode:
+        """Open, serve, drain, close."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        config = self._config
+        self._log.info("starting", version=__version__, pid=os.getpid(), state_dir=str(config.state_dir))
+        runtime = self._runtime = self._open()
+        try:
+            server = self._listen(runtime)
+        except Refusal:
+            runtime.close()
+            raise
+        runtime.start()
+        watcher = threading.Thread(target=self._watch, args=(runtime,), name="watcher", daemon=True)
+        watcher.start()
+        self._log.info("ready", socket=str(config.socket_path), workers=config.workers)
+        self._wake.wait()
+        code = self._stop(runtime)
+        server.stop(2.0)
+        runtime.close()
+        self._log.info("stopped", code=int(code))
+        self._journal.close()
+        return code
+
+    def _open(self) -> Any:
+        from schedd.lock import AlreadyLocked
+        from schedd.runtime import Runtime, StateDirError
+        from schedd.store.base import StoreBroken
+        from schedd.store.migrate import StoreTooNew
+
+        config = self._config
+        try:
+            runtime = Runtime.open(
+                config.state_dir, config.workers, observers=[self._journal, self._feed.notify], on_wait=self._on_wait
+            )
+        except AlreadyLocked as error:
+            raise Refusal(ExitCode.LOCKED, str(error)) from None
+        except StateDirError as error:
+            raise Refusal(ExitCode.STATE_DIR, str(error)) from None
+        except OSError as error:
+            raise Refusal(ExitCode.STATE_DIR, f"cannot use {config.state_dir}: {error}") from None
+        except (StoreBroken, StoreTooNew) as error:
+            raise Refusal(ExitCode.DATABASE, str(error)) from None
+        opened = runtime.opened
+        assert opened is not None
+        self._log.info(
+            "recovered",
+            open_tasks=opened.recovery.open_tasks,
+            crashed=opened.recovery.crashed,
+            damaged=opened.recovery.damaged,
+            killed=opened.killed,
+            backup=str(opened.backup) if opened.backup else None,
+        )
+        return runtime
+
+    def _listen(self, runtime: Any) -> Any:
+        from schedd.api.app import Backend, Info, create_app
+        from schedd.api.server import ApiServer
+        from schedd.api.socket import SocketError, bind
+
+        config = self._config
+        info = Info(
+            version=__version__,
+            pid=os.getpid(),
+            started_at=self._started_at,
+            state_dir=str(config.state_dir),
+            workers=config.workers,
+        )
+        backend = Backend(
+            engine=runtime.engine, reads=runtime.reads, feed=self._feed, log_path=runtime.log_path, info=info
+        )
+        try:
+            bound = bind(config.socket_path, config.socket_mode, config.socket_group)
+        except SocketError as error:
+            raise Refusal(ExitCode.SOCKET, str(error)) from None
+        server = ApiServer(create_app(backend), bound)
+        server.start()
+        return server
+
+    def _stop(self, runtime: Any) -> ExitCode:
+        if runtime.failure is None:
+            self._log.info("draining", timeout_s=self._config.drain_timeout)
+            drain_s = self._config.drain_timeout if self._signals < 2 else 0.0  # a second signal hurries
+            runtime.engine.stop(drain_s, _give_up_s())
+            runtime.wait_ended()
+        if runtime.failure is not None:
+            return self._explain(runtime.failure)
+        return ExitCode.OK
+
+    def _explain(self, failure: BaseException) -> ExitCode:
+        from schedd.store.base import StoreBroken
+
+        self._log.error("engine_failed", error=f"{type(failure).__name__}: {failure}", exc_info=failure)
+        return ExitCode.DATABASE if isinstance(failure, StoreBroken) else ExitCode.FAULT
+
+    def _watch(self, runtime: Any) -> None:
+        """Wakes the main thread when the engine has ended."""
+        runtime.wait_ended()
+        self._wake.set()
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._signals += 1
+        self._wake.set()
+        if self._signals > 1 and self._runtime is not None:
+            self._runtime.engine.stop(0.0, _give_up_s())
+
+    def _on_wait(self, reason: str) -> None:
+        if self._signals:
+            raise Refusal(ExitCode.OK, "stopped while it waited for the database")
+        self._log.warning("waiting_for_database", reason=reason)
+
+
+def _give_up_s() -> float:
+    from schedd.runtime import GIVE_UP_S
+
+    return GIVE_UP_S
+
+
+def _parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="schedd",
+        description="A persistent, restart-safe task scheduler for one machine. Talk to it with schedctl.",
+    )
+    parser.add_argument("--state-dir", type=Path, metavar="DIR", help="where schedd keeps its data")
+    parser.add_argument("--socket", type=Path, metavar="PATH", help="the unix socket of the API")
+    parser.add_argument("--workers", type=int, metavar="N", help="how many tasks run at once (default: one per CPU)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a schedd.toml")
+    parser.add_argument("--version", action="version", version=f"schedd {__version__}")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    main()

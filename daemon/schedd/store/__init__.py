@@ -1,0 +1,1 @@
+"""Where rows live: the contract (`base`), SQLite (`sqlite`), memory (`memory`), the schema and its migrations."""

@@ -1,0 +1,337 @@
+"""A whole scheduler without threads, processes or time: the real core, engine and SQLite store, driven by a seed.
+
+The world submits random work, ends attempts in any order and way, sets the clock, makes the store fail before and
+after its work, and crashes at any operation: what was not committed is gone, every process is dead, and a new engine
+recovers from the file. After every step the `Ledger` judges the rows and `invariants` the machine.
+"""
+
+import shutil
+from concurrent.futures import Future
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from support.fakes import FailingStore, FakeClock, FakeExecutor
+
+from schedd.core import invariants
+from schedd.core.batch import NewBatch
+from schedd.core.errors import Refused
+from schedd.core.events import AttemptSpawned
+from schedd.core.model import CatchUp, Dependency, NewTask, Outcome, Recurrence, RetryPolicy, StopReason, When
+from schedd.engine.inbox import Call, Message, Request
+from schedd.engine.loop import Engine, Unavailable
+from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch
+from schedd.store.base import StoreUnavailable
+from schedd.store.sqlite import open_store
+
+from .ledger import Ledger, Snapshot
+
+
+class Crash(BaseException):
+    """The power is gone."""
+
+
+class World:
+    """One seed's life. `crashes` and `faults` count what happened to it."""
+
+    def __init__(self, seed: int, folder: Path, template: Path, steps: int = 40) -> None:
+        self.random = Random(seed)
+        self.steps = steps
+        self.path = folder / f"{seed}.db"
+        shutil.copy(template, self.path)
+        self.clock = FakeClock()
+        self.workers = self.random.randint(1, 4)
+        self.fault_rate = self.random.choice([0.0, 0.02, 0.1])
+        self.crash_rate = self.random.choice([0.0, 0.01, 0.05])
+        self.crashes = 0
+        self.faults = 0
+        self.interrupts = 0
+        self.keys = 0
+        self.ledger = Ledger(self.path)
+        self.unanswered: list[tuple[Call, "Future[Any]"]] = []
+        self.ids: list[str] = []
+        self._store = open_store(self.path)
+        self._store_pragmas()
+        self.store = FailingStore(self._store, self._fail, self._fail_late)
+        self.executor = FakeExecutor()
+        self.engine: Engine
+        self.boot()
+
+    def close(self) -> None:
+        """Remove the world."""
+        self.ledger.close()
+        self._store.close()
+        for path in self.path.parent.glob(f"{self.path.name}*"):
+            path.unlink()
+
+    # --- life and death -----------------------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Start a daemon on the file; every process of the last one is dead."""
+        while True:
+            self.executor = FakeExecutor()
+            self.engine = Engine(self.store, self.executor, self.clock, self.workers)  # type: ignore[arg-type]
+            try:
+                self.engine.recover()
+                break
+            except Crash:
+                self._die()
+            except StoreUnavailable:
+                self._store.rollback()
+        repeats, self.unanswered = self.unanswered, []
+        for call, _ in repeats:
+            if call.key is not None and self.random.random() < 0.8:
+                self.call(call.request, key=call.key)
+
+    def _die(self) -> None:
+        self.crashes += 1
+        self._store.rollback()
+
+    def _fail(self, name: str, count: int) -> BaseException | None:
+        if self.random.random() < self.crash_rate:
+            return Crash()
+        if self.random.random() < self.fault_rate:
+            self.faults += 1
+            return StoreUnavailable("simulated")
+        return None
+
+    def _fail_late(self, count: int) -> BaseException | None:
+        if self.random.random() < self.crash_rate:
+            return Crash()
+        if self.random.random() < self.fault_rate / 2:
+            self.faults += 1
+            return StoreUnavailable("simulated after the commit")
+        return None
+
+    def _store_pragmas(self) -> None:
+        """Crashes are simulated, not powered off: fsync would only cost time."""
+        self._store.set_synchronous_off()
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Live for some steps, then let everything finish and check that it did."""
+        for _ in range(self.steps):
+            self.one_step()
+        self.finish()
+
+    def one_step(self) -> None:
+        """Something happens."""
+        choice = self.random.random()
+        if choice < 0.30:
+            self.submit()
+        elif choice < 0.62:
+            self.step(*self.some_ends())
+        elif choice < 0.70 and self.ids:
+            self.cancel()
+        elif choice < 0.76 and self.ids:
+            self.call(HoldTasks((self.random.choice(self.ids),), self.random.random() < 0.5))
+        elif choice < 0.82 and len(self.ids) > 1:
+            before, after = self.random.sample(self.ids, 2)
+            self.call(DependTasks(before, after, self.a_when()))
+        elif choice < 0.85:
+            self.call(PauseStarting(self.random.random() < 0.4))
+        elif choice < 0.88:
+            self.clock.set_by(self.random.choice([-3600.0, -5.0, 5.0, 3600.0]))
+            self.step()
+        elif choice < 0.90:
+            self.stop_on_purpose()
+        else:
+            self.clock.advance(self.random.choice([0.1, 1.0, 5.0, 30.0]))
+            self.step()
+
+    def step(self, *messages: Message) -> None:
+        """One round, judged; a crash in it boots a new daemon."""
+        before = self.ledger.check()
+        self.executor.started.clear()
+        try:
+            self.engine.step(list(messages))
+        except Crash:
+            self._die()
+            self.collect()
+            self.ledger.check()
+            self.boot()
+            self.collect()
+            self.ledger.check()
+            return
+        self.collect()
+        after = self.ledger.check()
+        self.judge_starts(before, after)
+        machine = self.engine._machine
+        if machine is not None:
+            invariants.check(machine, self.clock.now())
+            running = {seq for seq, row in after.tasks.items() if row["status"] == "running"}
+            assert set(machine.running) == running, "the machine and the rows disagree about what runs"
+            ended_and_waiting = {message.seq for message in self.engine._backlog if hasattr(message, "outcome")}
+            assert set(self.executor.running) == running - ended_and_waiting, "rows and processes disagree"
+
+    def judge_starts(self, before: Snapshot, after: Snapshot) -> None:
+        """What has started was allowed to, and nothing better was left behind while a worker was free."""
+        now = self.clock.now()
+        started = [order.seq for order in self.executor.started]
+        for seq in started:
+            row = after.tasks[seq]
+            assert all(met is True for met in after.deps_of(seq)), f"started before what it depends on: {row}"
+            assert row["run_at"] <= now, f"started early at {now}: {row}"
+            assert not row["held"], f"started although held: {row}"
+        if self.engine.fault is not None or self.engine._draining:
+            return
+        left = [seq for seq in after.tasks if after.may_run(seq, now)]
+        running = [seq for seq, row in after.tasks.items() if row["status"] == "running"]
+        if left:
+            assert len(running) >= self.workers, f"a worker idles while {left} may run"
+        rank = {seq: (after.tasks[seq]["priority"], seq) for seq in after.tasks}
+        fresh = [seq for seq in started if before.tasks.get(seq, {}).get("status") != "running"]
+        if left and fresh and not after.paused:
+            best_left = min(rank[seq] for seq in left)
+            worst = max(rank[seq] for seq in fresh)
+            assert worst < best_left, f"{worst} was started before {best_left}"
+
+    def call(self, request: Request, key: str | None = None) -> None:
+        """Post a request with a key (or, sometimes, without one) and take a round."""
+        if key is None and self.random.random() < 0.9:
+            self.keys += 1
+            key = f"key-{self.keys}"
+        call = Call(request, key=key, digest=repr(type(request)), arrived=self.clock.monotonic())
+        call.future.set_running_or_notify_cancel()
+        self.unanswered.append((call, call.future))
+        self.step(call)
+
+    def collect(self) -> None:
+        """Write down what callers were told."""
+        waiting = []
+        for call, future in self.unanswered:
+            if not future.done():
+                waiting.append((call, future))
+                continue
+            error = future.exception()
+            if error is not None:
+                assert isinstance(error, (Refused, Unavailable)), f"an unexpected error: {error!r}"
+                continue
+            self.note(call.request, future.result())
+        self.unanswered = waiting
+
+    def note(self, request: Request, answer: dict[str, Any]) -> None:
+        """An answer is a promise."""
+        if isinstance(request, SubmitBatch):
+            for task_id in answer["ids"]:
+                self.ledger.accepted[task_id] = len(answer["ids"])
+                if task_id not in self.ids:
+                    self.ids.append(task_id)
+        if isinstance(request, CancelTasks):
+            rows = {row["id"]: row for row in self.ledger.read().tasks.values()}
+            for result in answer["results"]:
+                if result["ok"]:
+                    self.ledger.cancelled.setdefault(result["id"], rows[result["id"]]["number"])
+
+    # --- random work --------------------------------------------------------------------------------------------
+
+    def a_when(self) -> When:
+        return self.random.choice([When.SUCCEEDED, When.SUCCEEDED, When.FAILED, When.FINISHED])
+
+    def submit(self) -> None:
+        size = self.random.randint(1, 6)
+        tasks = [self.a_task(index, size) for index in range(size)]
+        try:
+            batch = NewBatch(tasks, self.random.choice([None, "ci", "nightly"]))
+        except Refused:
+            return
+        self.call(SubmitBatch(batch))
+
+    def a_task(self, index: int, size: int) -> NewTask:
+        random = self.random
+        deps = {str(other): f"n{other}" for other in range(index) if random.random() < 0.3}
+        if random.random() < 0.05 and index + 1 < size:
+            deps["cycle"] = f"n{index + 1}"
+        if self.ids and random.random() < 0.3:
+            deps["old"] = random.choice(self.ids)
+        name = f"n{index}" if random.random() < 0.5 else None
+        return NewTask(
+            payload="{}",
+            name=f"n{index}-{self.keys}" if name is None and random.random() < 0.5 else name,
+            deps=tuple(Dependency(on, self.a_when()) for on in deps.values()),
+            priority=random.randint(-2, 2),
+            retry=RetryPolicy(random.randint(1, 3), random.choice([0.0, 0.5, 5.0]), 8.0),
+            recurrence=self.a_recurrence(),
+            delay=random.choice([0.0, 0.0, 0.0, 2.0, 60.0]),
+        )
+
+    def a_recurrence(self) -> Recurrence | None:
+        if self.random.random() < 0.85:
+            return None
+        return Recurrence(self.random.choice([0.5, 10.0]), self.random.randint(1, 3), self.random.choice(list(CatchUp)))
+
+    def cancel(self) -> None:
+        self.call(CancelTasks(tuple(self.random.sample(self.ids, min(len(self.ids), self.random.randint(1, 2))))))
+
+    def some_ends(self) -> list[Message]:
+        running = sorted(self.executor.running)
+        count = self.random.randint(0, len(running))
+        ends: list[Message] = []
+        for seq in self.random.sample(running, count):
+            if self.random.random() < 0.2:
+                self.executor.spawned.append(AttemptSpawned(seq, self.executor.running[seq].number, 1000 + seq, 1))
+            else:
+                ends.append(self.an_end(seq))
+        return ends
+
+    def an_end(self, seq: int) -> Message:
+        number = self.executor.running[seq].number
+        stops = {(stop.seq, stop.number): stop.reason for stop in self.executor.stopped}
+        reason = stops.get((seq, number))
+        if reason is StopReason.INTERRUPTED:
+            outcome = Outcome.INTERRUPTED
+        elif reason is StopReason.CANCELLED:
+            outcome = self.random.choice([Outcome.CANCELLED, Outcome.SUCCEEDED, Outcome.FAILED])
+        else:
+            outcome = self.random.choices(
+                [Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.START_FAILED, Outcome.CRASHED],
+                [70, 15, 5, 5, 5],
+            )[0]
+        if outcome is Outcome.START_FAILED and self.random.random() < 0.5:
+            return self.executor.end(seq, outcome, self.clock.now(), error="schedd's fault", counts=False)
+        error = None if outcome is Outcome.SUCCEEDED else "simulated"
+        return self.executor.end(seq, outcome, self.clock.now(), error=error)
+
+    # --- ends ---------------------------------------------------------------------------------------------------
+
+    def stop_on_purpose(self) -> None:
+        """Drain, interrupt, and start again: no attempt is counted for it."""
+        self.interrupts += 1
+        self.engine.stop(self.random.choice([0.0, 5.0]), 1000.0)
+        crashes = self.crashes
+        self.step()
+        for _ in range(50):
+            if self.crashes != crashes:
+                return  # the daemon died while it stopped: `step` has booted the next one
+            if self.engine._is_over():
+                break
+            self.clock.advance(5.0)
+            self.step(*[self.an_end(seq) for seq in sorted(self.executor.running)])
+        else:
+            raise AssertionError("a stop never came to its end")
+        assert not self.executor.running
+        self.boot()
+        self.collect()
+        self.ledger.check()
+
+    def finish(self) -> None:
+        """No more faults: everything that was accepted comes to an end."""
+        self.fault_rate = self.crash_rate = 0.0
+        self.call(PauseStarting(False))
+        self.call(HoldTasks(tuple(self.ids), False)) if self.ids else None
+        for _ in range(400):
+            rows = self.ledger.read().tasks.values()
+            if all(row["status"] in ("succeeded", "failed", "cancelled", "skipped") for row in rows):
+                break
+            for row in rows:
+                if row["held"] and row["status"] == "pending":
+                    self.call(HoldTasks((row["id"],), False))
+            self.clock.advance(30.0)
+            self.step(*[self.an_end(seq) for seq in sorted(self.executor.running)])
+        else:
+            raise AssertionError(f"not everything ended: {[dict(row) for row in rows]}")
+        machine = self.engine._machine
+        assert machine is not None
+        assert not machine.open, "ended tasks stayed in memory"
+        assert not self.unanswered, "a call was never answered"

@@ -1,0 +1,1 @@
+"""Fakes and drivers that several kinds of test share."""
