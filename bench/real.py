@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from graphs import Graph, load, scaled, to_spec
@@ -165,8 +165,7 @@ def run_graph(graph: Graph, home: Path, rng: random.Random, workers: int = WORKE
     try:
         daemon.start()
         daemon.wait_listening()
-        ids = daemon.ctl("submit", str(spec)).split()
-        batch = ids[0].rpartition("/")[0] if "/" in ids[0] else ids[0]
+        batch = daemon.ctl("submit", str(spec)).strip()
         for number, (ended, delay_s) in enumerate(kill_plan(len(graph.nodes), kills, rng), 1):
             record.wait_for(ended, patience_s, daemon.check)
             time.sleep(delay_s)
@@ -183,7 +182,8 @@ def run_graph(graph: Graph, home: Path, rng: random.Random, workers: int = WORKE
     finally:
         daemon.end()
         for pid in survivors(record.path):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def kill_plan(tasks: int, kills: int, rng: random.Random) -> list[tuple[int, float]]:

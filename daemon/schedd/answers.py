@@ -1,8 +1,8 @@
 """The answers of the daemon as JSON: every shape that comes back over the socket, for its two ends.
 
-Types (and how a `loc` is written), standard library only, so that the client and the command line can use them without the server's
-libraries. What goes in is `wire`. Times are UTC seconds since the epoch, durations are seconds. The shapes are
-written by `engine.requests`, `store.reads` and `api`; tests/api compares what they write with these.
+Types (and how a `loc` is written), standard library only, so that the client and the command line can use them
+without the server's libraries. What goes in is `wire`. Times are UTC seconds since the epoch, durations are seconds.
+The shapes are written by `engine.requests`, `store.reads` and `api`; tests/api compares what they write with these.
 """
 
 from collections.abc import Sequence

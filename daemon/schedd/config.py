@@ -35,7 +35,10 @@ class Config(BaseModel):
         description="How many tasks run at once.",
     )
     drain_timeout: float = Field(
-        default=30.0, ge=0, le=86_400, description="How long a stop lets running tasks finish before it interrupts them."
+        default=30.0,
+        ge=0,
+        le=86_400,
+        description="How long a stop lets running tasks finish before it interrupts them.",
     )
     log_format: Literal["auto", "json", "console"] = Field(
         default="auto", description="`auto` is console on a terminal and JSON elsewhere."

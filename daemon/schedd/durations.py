@@ -1,11 +1,13 @@
 """Durations as people write them: `50ms`, `20m`, `1h30m`, or a number of seconds; and back.
 
 It refuses to know calendars: a day is 24 hours, months and years do not exist. Exact integers inside, so that
-`50ms` is the same float as `0.05`. Standard library only: the command line uses it. Tests: tests/unit/test_durations.py.
+`50ms` is the same float as `0.05`. Standard library only: the command line uses it.
+Tests: tests/unit/test_durations.py.
 """
 
 import math
 import re
+from itertools import pairwise
 from typing import Final
 
 from schedd.core import limits
@@ -90,7 +92,7 @@ def _check_units(words: str, units: list[str]) -> None:
             raise ValueError(f"a number in {words!r} has no unit; {EXAMPLES}")
         if unit not in _UNITS:
             raise ValueError(f"{words!r} has the unit {unit!r}; units are {', '.join(_UNITS)}")
-    if any(_ORDER[left] >= _ORDER[right] for left, right in zip(units, units[1:], strict=False)):
+    if any(_ORDER[left] >= _ORDER[right] for left, right in pairwise(units)):
         raise ValueError(f"the units of {words!r} must go from big to small, each once, as in 1h30m")
 
 

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,19 +100,14 @@ class Scheduler:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until every task has ended; False if that took longer than `timeout` seconds."""
-        clock = threading.TIMEOUT_MAX if timeout is None else timeout
-        deadline = _monotonic() + clock
+        deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            with self._changed:
-                seen = self._commits
+            self._runtime.check()
+            seen = self._commits
             if self.is_done():
                 return True
-            with self._changed:
-                remaining = deadline - _monotonic()
-                if remaining <= 0:
-                    return False
-                self._changed.wait_for(lambda: self._commits != seen or self._runtime.failure, min(remaining, 3600.0))
-            self._runtime.check()
+            if not self._await_commit_after(seen, deadline):
+                return False
 
     @property
     def tasks(self) -> dict[str, Any]:
@@ -153,6 +149,16 @@ class Scheduler:
             self._commits += 1
             self._changed.notify_all()
 
+    def _await_commit_after(self, seen: int, deadline: float | None) -> bool:
+        """Sleep until something more was committed than the first `seen` rounds; False at the deadline."""
+        with self._changed:
+            while self._commits == seen and self._runtime.is_alive():
+                remaining = None if deadline is None else deadline - time.monotonic()
+                if remaining is not None and remaining <= 0:
+                    return False
+                self._changed.wait(remaining)
+        return True
+
     def _new_task(self, task: Task) -> NewTask:
         if (task.every is None) != (task.times is None):
             raise InvalidRequest(f"{task.task_id}: `every` and `times` go together")
@@ -162,7 +168,9 @@ class Scheduler:
             deps=tuple(dep if isinstance(dep, Dependency) else Dependency(dep) for dep in task.deps),
             priority=task.priority,
             retry=task.retry,
-            recurrence=Recurrence(task.every, task.times) if task.every is not None and task.times is not None else None,
+            recurrence=Recurrence(task.every, task.times)
+            if task.every is not None and task.times is not None
+            else None,
             delay=task.delay,
         )
 
@@ -180,7 +188,9 @@ def _payload(task: Task) -> str:
     except (TypeError, ValueError) as error:
         if isinstance(error, Refused):
             raise
-        raise InvalidRequest(f"{task.task_id}: its arguments must be JSON values to be kept on a file: {error}") from None
+        raise InvalidRequest(
+            f"{task.task_id}: its arguments must be JSON values to be kept on a file: {error}"
+        ) from None
 
 
 def _import_name(task: Task) -> str:
@@ -213,12 +223,6 @@ def _line(event: Logged) -> str | None:
         case "run":
             return f"{event.task_id} run {detail['run']}"
     return None
-
-
-def _monotonic() -> float:
-    import time
-
-    return time.monotonic()
 
 
 __all__ = ["CycleError", "RetryPolicy", "Scheduler", "Status", "Task"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from schedd.engine.clock import Clock, SystemClock
 from schedd.engine.inbox import Inbox
-from schedd.engine.loop import Engine, Observer, Recovery
+from schedd.engine.loop import Committed, Engine, Observer, Recovery
 from schedd.lock import StateDirLock
 from schedd.store.base import Store, StoreUnavailable
 from schedd.workers import logfiles, processes
@@ -72,7 +72,7 @@ class Runtime:
         self.failure: BaseException | None = None
         self.opened: Opened | None = None
         self._ended = threading.Event()
-        self._on_end: Callable[[], None] = self._ended.set
+        self._observers = tuple(observers)
         self._store = store
         self._lock = lock
         self._log_dir = log_dir
@@ -151,6 +151,10 @@ class Runtime:
         """Wait until the engine's thread has ended, by `stop` or by a fault (then `failure` says which)."""
         return self._ended.wait(timeout_s)
 
+    def is_alive(self) -> bool:
+        """Whether the engine still takes work."""
+        return not self._ended.is_set()
+
     def check(self) -> None:
         """Raises EngineDied if a fault has ended the engine."""
         if self._ended.is_set():
@@ -195,10 +199,12 @@ class Runtime:
     def _run(self) -> None:
         try:
             self.engine.run()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - the top of the thread
             self.failure = error
         finally:
             self._ended.set()
+            for observer in self._observers:
+                observer(Committed([], []))  # whoever waits for a commit must look up: there will be none
 
 
 def _make_dir(state_dir: Path) -> None:

@@ -4,7 +4,6 @@
 """
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .world import World
+from support.world import World
 
 SEEDS = int(os.environ.get("SCHEDD_SIMULATION_SEEDS", "2000"))
 FIRST = int(os.environ.get("SCHEDD_SIMULATION_FIRST", "0"))

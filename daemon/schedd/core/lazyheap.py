@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from schedd.core.model import OpenTask
 
 _Entry = tuple[float, int, OpenTask]
-_SLACK = 64
+SLACK = 64
+"""How many stale entries are not worth a rebuild, however few live ones there are."""
 
 
 class LazyHeap:
     """Records ordered by `(key, seq)`, smallest first. A record is in it at most once.
 
-    push and pop are O(log n), discard and peek amortised O(log n). An entry lives while it is the one that `_live`
+    push, pop, discard and peek are amortised O(log n). An entry lives while it is the one that `_live`
     holds for its seq: identity, so that a record that was revived under the same key is not mistaken for its old self.
     """
 
@@ -47,7 +48,8 @@ class LazyHeap:
 
     def discard(self, task: OpenTask) -> None:
         """Take a record out; nothing happens if it is not there."""
-        if self._live.pop(task.seq, None) is not None:
+        if task in self:
+            del self._live[task.seq]
             self._prune()
 
     def peek(self) -> _Entry | None:
@@ -67,6 +69,7 @@ class LazyHeap:
             return None
         heapq.heappop(self._entries)
         del self._live[entry[1]]
+        self._prune()
         return entry[2]
 
     def stale(self) -> int:
@@ -74,6 +77,6 @@ class LazyHeap:
         return len(self._entries) - len(self._live)
 
     def _prune(self) -> None:
-        if self.stale() > len(self._live) + _SLACK:
+        if self.stale() > len(self._live) + SLACK:
             self._entries = list(self._live.values())
             heapq.heapify(self._entries)

@@ -176,6 +176,10 @@ class Machine:
                 self.running[task.seq] = task
             else:
                 self._place(task, now)
+        for bad in stored.damaged:
+            if bad.attempt is not None:
+                crashed = AttemptEnded(bad.seq, bad.attempt, Outcome.CRASHED, now, error=bad.reason, task_id=bad.id)
+                out.ended.append(crashed)
         for task, reason in broken:
             self._settle(task, Status.FAILED, f"set aside: {reason}", now, out)
         for task, cause in doomed:
@@ -345,6 +349,10 @@ class Machine:
                 task.planned_at += event.delta
             out.changed[task.seq] = task
             if task in self.delayed:
+                self.delayed.push(task.run_at, task)
+            elif task.status is Status.READY and task.run_at > now:  # placed by a rebuild that did not know of the step
+                self._move(task, Status.PENDING)
+                self.ready.discard(task)
                 self.delayed.push(task.run_at, task)
         out.events.append(Logged(now, None, None, "clock_stepped", {"delta": event.delta}))
 

@@ -12,11 +12,13 @@ from typing import Any
 from schedd.core import limits
 from schedd.core.errors import InvalidRequest
 
+_SELECTORS = frozenset("*?[]")
+
 
 def check_duration(name: str, value: float) -> None:
     """Raises InvalidRequest unless `value` is a number of seconds from 0 to a hundred years."""
     if not 0 <= value <= limits.MAX_DURATION_S:  # also False for NaN
-        raise InvalidRequest(f"{name} must be from 0 to {limits.MAX_DURATION_S:g} seconds, not {value:g}")
+        raise InvalidRequest(f"{name} must be from 0 to {limits.MAX_DURATION_S:g} seconds, not {value!r:.40}")
 
 
 def check_id(value: str, what: str = "id", max_chars: int = limits.MAX_ID_CHARS) -> None:
@@ -31,7 +33,7 @@ def check_id(value: str, what: str = "id", max_chars: int = limits.MAX_ID_CHARS)
         raise InvalidRequest(f"{what} {value!r} must not be a number: those name tasks without an id")
     if value[0] in "-@":
         raise InvalidRequest(f"{what} {value!r} must not begin with {value[0]!r}: the command line gives it a meaning")
-    if any(character in "*?[]" for character in value):
+    if not _SELECTORS.isdisjoint(value):
         raise InvalidRequest(f"{what} {value!r} must not hold any of * ? [ ]: they select several tasks")
 
 
@@ -187,9 +189,10 @@ class OpenTask:
     cancel_requested: bool = False
     error: str | None = None
     settled_at: float | None = None
-    children: "list[OpenTask] | None" = None
-    children_if_failed: "list[OpenTask] | None" = None
-    children_if_finished: "list[OpenTask] | None" = None
+    # Not in the repr: it would tell the whole graph below, by recursion.
+    children: "list[OpenTask] | None" = field(default=None, repr=False)
+    children_if_failed: "list[OpenTask] | None" = field(default=None, repr=False)
+    children_if_finished: "list[OpenTask] | None" = field(default=None, repr=False)
 
     def __lt__(self, other: "OpenTask") -> bool:
         """By submission order, so that heap entries with equal keys can be compared."""
@@ -237,11 +240,15 @@ class StoredEdge:
 
 @dataclass(frozen=True, slots=True)
 class DamagedTask:
-    """A row that cannot be read as a task: set aside as failed, with the reason."""
+    """A row that cannot be read as a task: set aside as failed, with the reason.
+
+    `attempt` is the number of an attempt of it that has no outcome yet.
+    """
 
     seq: int
     id: str
     reason: str
+    attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

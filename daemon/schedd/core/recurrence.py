@@ -15,6 +15,10 @@ def next_planned(recurrence: Recurrence, planned_at: float, now: float) -> tuple
     if recurrence.catch_up is CatchUp.ALL or following > now:
         return following, 0
     missed = math.floor((now - following) / recurrence.every)
+    if following + (missed + 1) * recurrence.every <= now:
+        missed += 1  # the division was rounded down past a start that is due this very moment
+    elif following + missed * recurrence.every > now:
+        missed -= 1  # or up to one that is not
     if recurrence.catch_up is CatchUp.NONE:
         missed += 1
     return following + missed * recurrence.every, missed

@@ -5,5 +5,5 @@ from schedd.core.model import RetryPolicy
 
 def backoff(policy: RetryPolicy, failures: int) -> float:
     """Seconds to wait after the `failures`-th counted failure of a run: the delay doubles up to `max_delay`."""
-    exponent = min(failures - 1, 64)  # 2**64 times any delay that is not zero is over every max_delay
-    return float(min(policy.max_delay, policy.base_delay * 2**exponent))
+    exponent = min(failures - 1, 1_023)  # the largest of a float; by then any real delay is over every max_delay
+    return min(float(policy.max_delay), policy.base_delay * 2.0**exponent)

@@ -25,7 +25,6 @@ Tests: tests/unit/engine/test_engine.py, tests/simulation.
 """
 
 import json
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -222,7 +221,7 @@ class Engine:
         except StoreBroken:
             self._backlog = backlog
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the top of the round: whatever it was, one message is to blame
             self._reset()
             self._take_one_by_one(backlog, error)
         else:
@@ -308,7 +307,7 @@ class Engine:
         for effect in effects:
             if isinstance(effect, StartAttempt):
                 self._live.add((effect.seq, effect.number))
-                self._executor.start(effect, payloads[effect.seq])
+                self._executor.start(effect, payloads.get(effect.seq))
                 self._hints_at = self._hints_at or self._clock.monotonic() + HINT_DELAY_S
             else:
                 self._executor.stop(effect)
@@ -323,7 +322,7 @@ class Engine:
             question.future.set_result(question.ask(machine))
         except StoreUnavailable as fault:
             question.future.set_exception(Unavailable(str(fault)))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it belongs to who asked
             question.future.set_exception(error)
 
     # --- faults -------------------------------------------------------------------------------------------------

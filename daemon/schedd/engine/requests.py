@@ -41,7 +41,9 @@ class SubmitBatch:
 
 @dataclass(frozen=True, slots=True)
 class CancelTasks:
-    """Cancel tasks by id or batch name. Answer: `{"results": [{"id", "ok", "error"?, "message"?}, ...]}`, in the order asked.
+    """Cancel tasks by id or batch name.
+
+    Answer: `{"results": [{"id", "ok", "error"?, "message"?}, ...]}`, in the order asked.
 
     Each id is judged by itself: one that has ended is refused with the reason and does not keep the others.
     """
@@ -65,7 +67,10 @@ class HoldTasks:
 
 @dataclass(frozen=True, slots=True)
 class DependTasks:
-    """Let `after` wait for `before`. Answer: `{"before", "after", "when", "added"}`; added is False if it did already."""
+    """Let `after` wait for `before`.
+
+    Answer: `{"before", "after", "when", "added"}`; `added` is False if it did already.
+    """
 
     before: str
     after: str
@@ -106,4 +111,3 @@ def _for_each(round_: Round, ids: Sequence[str], act: Callable[[KnownTask], None
         else:
             results.append({"id": task.id, "ok": True})
     return {"results": results}
-

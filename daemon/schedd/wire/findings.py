@@ -38,7 +38,6 @@ _SYNONYMS = {
     "max_attempts": "retry: {max_attempts: ...}",
     "max_delay": "retry: {max_delay: ...}",
     "needs": "deps",
-    "parallel": "priority",
     "python": "call",
     "repeat": "times",
     "requires": "deps",
@@ -154,8 +153,10 @@ def _short_int(value: int) -> str:
 
 
 def _item(loc: Iterable[str | int], message: str) -> ErrorItem:
-    return {"loc": [part if isinstance(part, int) else _sendable(part, _MAX_LOC_CHARS) for part in loc],
-            "message": _sendable(message, limits.MAX_ERROR_CHARS)}
+    return {
+        "loc": [part if isinstance(part, int) else _sendable(part, _MAX_LOC_CHARS) for part in loc],
+        "message": _sendable(message, limits.MAX_ERROR_CHARS),
+    }
 
 
 def _sendable(text: str, max_chars: int) -> str:
@@ -209,9 +210,9 @@ _TYPES = {
     "dict_type": "a mapping",
 }
 _BOUNDS = {
-    "greater_than": "be more than {gt:g}",
-    "greater_than_equal": "be at least {ge:g}",
-    "less_than": "be less than {lt:g}",
+    "greater_than": "be more than {gt:.15g}",
+    "greater_than_equal": "be at least {ge:.15g}",
+    "less_than": "be less than {lt:.15g}",
     "less_than_equal": "be at most {le:.15g}",
 }
 _PLAIN = {

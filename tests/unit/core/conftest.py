@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
-from unit.core.driver import Driver
+from support.core_driver import Driver
 
 from schedd.core import invariants
 

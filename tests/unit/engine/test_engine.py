@@ -2,16 +2,15 @@
 
 import pytest
 
+from schedd.core.batch import NewBatch
 from schedd.core.errors import AlreadyEnded, KeyReused, UnknownDependency
 from schedd.core.events import AttemptSpawned
-from schedd.core.batch import NewBatch
 from schedd.core.model import Outcome, RetryPolicy, Status, StopReason
 from schedd.engine.inbox import Call, Question
 from schedd.engine.loop import PATIENCE_S, RequestFailed, Unavailable
 from schedd.engine.requests import CancelTasks, SubmitBatch
 from schedd.store.base import StatementFailed, StoreBroken, StoreUnavailable
-
-from .conftest import Bench, task
+from support.engine_bench import Bench, task
 
 LOCKED = StoreUnavailable("the database is locked by another process")
 
@@ -76,6 +75,7 @@ class TestRound:
     def test_a_retry_starts_when_it_is_due(self, bench: Bench):
         """The engine waits exactly until the due time of a retry."""
         bench.submit(task("a", retry=RetryPolicy(max_attempts=2, base_delay=10.0)))
+        bench.clock.advance(1.0)
         bench.end(1, Outcome.FAILED, error="no")
         bench.step()
         assert not bench.executor.running

@@ -2,12 +2,11 @@
 
 import pytest
 
-from schedd.core.errors import AlreadyEnded, CycleError, DuplicateId, InvalidRequest, SelfDependency, UnknownTask
 from schedd.core.batch import NewBatch
+from schedd.core.errors import AlreadyEnded, CycleError, DuplicateId, InvalidRequest, SelfDependency, UnknownTask
 from schedd.core.model import NewTask, Outcome, Status, When
 from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch
-
-from .conftest import Bench, task
+from support.engine_bench import Bench, task
 
 
 class TestSubmit:

@@ -1,0 +1,139 @@
+"""Reading every open task back into what the machine is rebuilt from, row by row and in distrust.
+
+A row that cannot be read as a task is set aside with the reason; it never keeps the others from running. Payloads are
+judged where they are (`json_valid` in SQLite) and stay there. Tests: tests/unit/store/test_loading.py.
+"""
+
+import sqlite3
+from dataclasses import replace
+from typing import Any
+
+from schedd.core import limits
+from schedd.core.errors import Refused
+from schedd.core.model import (
+    CatchUp,
+    DamagedTask,
+    Recurrence,
+    RetryPolicy,
+    Status,
+    Stored,
+    StoredEdge,
+    StoredTask,
+    When,
+)
+from schedd.store.tables import OPEN
+
+SELECT_TASKS = f"""
+SELECT seq, id, priority, max_attempts, base_delay, max_delay, every, times, catch_up, status, attempts, number, runs,
+       run_at, planned_at, held, cancel_requested, error, typeof(payload) = 'text' AND json_valid(payload)
+FROM task INDEXED BY ix_task_open WHERE {OPEN} ORDER BY seq
+"""  # noqa: S608 - a constant of ours
+SELECT_EDGES = f"""
+SELECT d.task_seq, d.on_seq, d."when", p.status
+FROM task AS c INDEXED BY ix_task_open
+JOIN dependency AS d ON d.task_seq = c.seq LEFT JOIN task AS p ON p.seq = d.on_seq
+WHERE c.{OPEN} ORDER BY d.task_seq, d.on_seq
+"""  # noqa: S608 - a constant of ours
+SELECT_OPEN_ATTEMPT = "SELECT max(number) FROM attempt WHERE task_seq = ? AND outcome IS NULL"
+SELECT_PAUSED = "SELECT value FROM setting WHERE name = 'paused'"
+
+_OPEN_STATUSES = {Status.PENDING.value: Status.PENDING, Status.RUNNING.value: Status.RUNNING}
+_WHENS = {when.value: when for when in When}
+_STATUSES = {status.value: status for status in Status}
+
+
+class _Damage(Exception):
+    """What is wrong with a row."""
+
+
+def load(connection: sqlite3.Connection) -> Stored:
+    """Everything that is open. Raises what SQLite raises; never because of what a row says."""
+    stored = Stored()
+    reader = _RowReader()
+    for row in connection.execute(SELECT_TASKS):
+        try:
+            stored.tasks.append(reader.read(row))
+        except (_Damage, Refused) as damage:
+            task_id = row[1] if isinstance(row[1], str) else str(row[0])
+            stored.damaged.append(DamagedTask(row[0], task_id, str(damage)[: limits.MAX_ERROR_CHARS]))
+    bad_edges: dict[int, str] = {}
+    for task_seq, on_seq, when, on_status in connection.execute(SELECT_EDGES):
+        known = _WHENS.get(when)
+        if known is None:
+            bad_edges[task_seq] = f"its dependency on seq {on_seq} has the unknown `when` {when!r}"
+        else:
+            stored.edges.append(StoredEdge(task_seq, on_seq, known, _STATUSES.get(on_status)))
+    if bad_edges:
+        _set_aside(stored, bad_edges)
+    paused = connection.execute(SELECT_PAUSED).fetchone()
+    damaged = [replace(row, attempt=_open_attempt(connection, row.seq)) for row in stored.damaged]
+    return Stored(stored.tasks, stored.edges, damaged, paused is not None and paused[0] == "1")
+
+
+def _open_attempt(connection: sqlite3.Connection, seq: int) -> int | None:
+    row = connection.execute(SELECT_OPEN_ATTEMPT, (seq,)).fetchone()
+    return None if row is None else row[0]
+
+
+def _set_aside(stored: Stored, reasons: dict[int, str]) -> None:
+    for task in [task for task in stored.tasks if task.seq in reasons]:
+        stored.tasks.remove(task)
+        stored.damaged.append(DamagedTask(task.seq, task.id, reasons[task.seq]))
+
+
+class _RowReader:
+    """Reads rows; equal policies become one object, which is most of the memory of a large batch."""
+
+    def __init__(self) -> None:
+        self._retries: dict[tuple[Any, ...], RetryPolicy] = {}
+        self._recurrences: dict[tuple[Any, ...], Recurrence | None] = {(None, None, None): None}
+
+    def read(self, row: tuple[Any, ...]) -> StoredTask:
+        """The row as a task. Raises _Damage or Refused with what is wrong."""
+        (seq, task_id, priority, max_attempts, base_delay, max_delay, every, times, catch_up, status, attempts,
+         number, runs, run_at, planned_at, held, cancel_requested, error, payload_is_json) = row  # fmt: skip
+        if not payload_is_json:
+            raise _Damage("its payload is not JSON text")
+        known = _OPEN_STATUSES.get(status) if isinstance(status, str) else None
+        if known is None:
+            raise _Damage(f"its status {status!r} is unknown")
+        if not isinstance(task_id, str):
+            raise _Damage(f"its id is not text but {type(task_id).__name__}")
+        for name, value in (("priority", priority), ("attempts", attempts), ("number", number), ("runs", runs)):
+            if type(value) is not int or (value < 0 and name != "priority"):
+                raise _Damage(f"its {name} is not a count: {value!r:.80}")
+        if type(run_at) not in (float, int) or (planned_at is not None and type(planned_at) not in (float, int)):
+            raise _Damage(f"its run_at or planned_at is not a time: {run_at!r:.80}, {planned_at!r:.80}")
+        if error is not None and not isinstance(error, str):
+            raise _Damage("its error is not text")
+        retry = self._retry(max_attempts, base_delay, max_delay)
+        recurrence = self._recurrence(every, times, catch_up)
+        if attempts >= retry.max_attempts:
+            raise _Damage(f"it has {attempts} attempts behind it and is still open, of {retry.max_attempts} allowed")
+        if recurrence is not None and runs >= recurrence.times:
+            raise _Damage(f"it has {runs} runs behind it and is still open, of {recurrence.times} asked for")
+        if known is Status.RUNNING and not number:
+            raise _Damage("it is running without an attempt")
+        if known is Status.RUNNING and planned_at is None:
+            raise _Damage("it is running without a planned start")
+        return StoredTask(
+            seq, task_id, priority, retry, recurrence, float(run_at), planned_at, known, attempts, number, runs,
+            bool(held), bool(cancel_requested), error,
+        )  # fmt: skip
+
+    def _retry(self, *values: Any) -> RetryPolicy:
+        retry = self._retries.get(values)
+        if retry is None:
+            if type(values[0]) is not int or any(type(value) not in (float, int) for value in values[1:]):
+                raise _Damage(f"its retry policy is not made of numbers: {values!r:.120}")
+            retry = self._retries[values] = RetryPolicy(*values)
+        return retry
+
+    def _recurrence(self, *values: Any) -> Recurrence | None:
+        if values in self._recurrences:
+            return self._recurrences[values]
+        every, times, catch_up = values
+        if type(every) not in (float, int) or type(times) is not int or catch_up not in set(CatchUp):
+            raise _Damage(f"its recurrence is not whole: every, times and catch_up are {values!r:.120}")
+        recurrence = self._recurrences[values] = Recurrence(every, times, CatchUp(catch_up))
+        return recurrence

@@ -1,0 +1,189 @@
+"""A store in memory: dicts and an undo log. For the library, and the second witness of the contract suite.
+
+It keeps what the library reads (tasks, their edges, their attempts' ends) and nothing that grows without need: no
+event lines. Payloads are any Python object. Tests: tests/unit/store/test_store_contract.py.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schedd.core.events import Output
+from schedd.core.model import KnownTask, OpenTask, Recurrence, RetryPolicy, Status, Stored, StoredEdge, StoredTask, When
+from schedd.store.base import NewBatchRow, StoredAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """One task as the library shows it. Times are UTC seconds."""
+
+    seq: int
+    id: str
+    batch_seq: int
+    status: Status
+    priority: int
+    retry: RetryPolicy
+    recurrence: Recurrence | None
+    attempts: int
+    number: int
+    runs: int
+    run_at: float
+    planned_at: float | None
+    held: bool
+    cancel_requested: bool
+    error: str | None
+    created_at: float
+    settled_at: float | None
+
+
+class MemoryStore:
+    """Rows in dicts. Within a transaction each first change of a key notes how to undo it."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, MemoryRow] = {}
+        self._payloads: dict[int, Any] = {}
+        self._ids: dict[str, int] = {}
+        self._edges: dict[int, dict[int, When]] = {}  # after -> before -> when
+        self._batches: dict[str, int] = {}  # full name -> seq of the batch
+        self._members: dict[int, list[int]] = {}
+        self._counters: dict[str, int] = {}
+        self._answers: dict[str, StoredAnswer] = {}
+        self._numbers = {"batch": 0, "task": 0, "paused": 0}
+        self._undo: list[Callable[[], object]] = []
+
+    # --- transactions -------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        assert not self._undo, "a transaction is open already"
+
+    def commit(self) -> None:
+        self._undo.clear()
+
+    def rollback(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _set(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        if key in table:
+            before = table[key]
+            self._undo.append(lambda: table.__setitem__(key, before))
+        else:
+            self._undo.append(lambda: table.pop(key, None))
+        table[key] = value
+
+    # --- writes -------------------------------------------------------------------------------------------------
+
+    def write(self, out: Output) -> None:
+        for added in out.added:
+            seq = added.task.seq
+            row = _row(added.task, added.batch_seq, added.created_at)
+            self._set(self._tasks, seq, row)
+            self._set(self._payloads, seq, added.new.payload)
+            self._set(self._ids, row.id, seq)
+            self._set(self._numbers, "task", max(self._numbers["task"], seq))
+            members = self._members.setdefault(added.batch_seq, [])
+            members.append(seq)
+            self._undo.append(members.pop)
+        for task in out.changed.values():
+            old = self._tasks[task.seq]
+            self._set(self._tasks, task.seq, _row(task, old.batch_seq, old.created_at))
+        for edge in out.edges:
+            self._set(self._edges.setdefault(edge.task_seq, {}), edge.on_seq, edge.when)
+        if out.paused is not None:
+            self._set(self._numbers, "paused", int(out.paused))
+
+    def add_batch(self, base_name: str | None, created_at: float) -> NewBatchRow:
+        seq = self._numbers["batch"] + 1
+        self._set(self._numbers, "batch", seq)
+        name = None
+        if base_name is not None:
+            number = self._counters.get(base_name, 0) + 1
+            self._set(self._counters, base_name, number)
+            name = f"{base_name}-{number}"
+            self._set(self._batches, name, seq)
+        return NewBatchRow(seq, name)
+
+    def remember(self, key: str, digest: str, answer: str, at: float) -> None:
+        self._set(self._answers, key, StoredAnswer(digest, answer))
+
+    # --- reads --------------------------------------------------------------------------------------------------
+
+    def answer_of(self, key: str) -> StoredAnswer | None:
+        return self._answers.get(key)
+
+    def next_seq(self) -> int:
+        return self._numbers["task"] + 1
+
+    def find(self, ids: Collection[str]) -> dict[str, KnownTask]:
+        return {task_id: self._known(self._ids[task_id]) for task_id in ids if task_id in self._ids}
+
+    def tasks_of_batch(self, name: str) -> list[KnownTask] | None:
+        batch = self._batches.get(name)
+        return None if batch is None else [self._known(seq) for seq in self._members.get(batch, [])]
+
+    def edge(self, before_seq: int, after_seq: int) -> When | None:
+        return self._edges.get(after_seq, {}).get(before_seq)
+
+    def payloads(self, seqs: Sequence[int]) -> dict[int, Any]:
+        return {seq: self._payloads[seq] for seq in seqs if seq in self._payloads}
+
+    def load(self) -> Stored:
+        rows = [row for row in self._tasks.values() if not row.status.is_terminal]
+        edges = [
+            StoredEdge(row.seq, before, when, self._tasks[before].status)
+            for row in rows
+            for before, when in self._edges.get(row.seq, {}).items()
+        ]
+        return Stored([_stored(row) for row in rows], edges, [], bool(self._numbers["paused"]))
+
+    def rows(self) -> list[MemoryRow]:
+        """A snapshot of every task. May be called from any thread."""
+        return list(self._tasks.values())
+
+    def _known(self, seq: int) -> KnownTask:
+        row = self._tasks[seq]
+        return KnownTask(seq, row.id, row.status)
+
+
+def _row(task: OpenTask, batch_seq: int, created_at: float) -> MemoryRow:
+    return MemoryRow(
+        seq=task.seq,
+        id=task.id,
+        batch_seq=batch_seq,
+        status=Status.PENDING if task.status is Status.READY else task.status,
+        priority=task.priority,
+        retry=task.retry,
+        recurrence=task.recurrence,
+        attempts=task.attempts,
+        number=task.number,
+        runs=task.runs,
+        run_at=task.run_at,
+        planned_at=task.planned_at,
+        held=task.held,
+        cancel_requested=task.cancel_requested,
+        error=task.error,
+        created_at=created_at,
+        settled_at=task.settled_at,
+    )
+
+
+def _stored(row: MemoryRow) -> StoredTask:
+    return StoredTask(
+        seq=row.seq,
+        id=row.id,
+        priority=row.priority,
+        retry=row.retry,
+        recurrence=row.recurrence,
+        run_at=row.run_at,
+        planned_at=row.planned_at,
+        status=row.status,
+        attempts=row.attempts,
+        number=row.number,
+        runs=row.runs,
+        held=row.held,
+        cancel_requested=row.cancel_requested,
+        error=row.error,
+    )

@@ -1,0 +1,147 @@
+"""The tables, as SQLAlchemy Core metadata. Alembic owns the schema; this is what the program expects of it.
+
+`make check` compares the two. Times are UTC seconds, durations seconds, sizes bytes. Tests: tests/migration.
+"""
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+HEAD = "0001"
+"""The newest revision of the schema: what this program reads and writes. A test holds it against the scripts."""
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+OPEN = "status NOT IN ('succeeded', 'failed', 'cancelled', 'skipped')"
+"""What is not known to have ended; a status that nobody knows is open, so that recovery meets it."""
+
+batch = Table(
+    "batch",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("name", Text, nullable=True, comment="the full name, ci-3; NULL for a batch without one"),
+    Column("created_at", Float, nullable=False),
+    UniqueConstraint("name"),
+    sqlite_autoincrement=True,
+)
+
+batch_counter = Table(
+    "batch_counter",
+    metadata,
+    Column("base_name", Text, primary_key=True, nullable=False),
+    Column("last", Integer, nullable=False, comment="the number given last; never given again"),
+)
+
+task = Table(
+    "task",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("batch_seq", Integer, ForeignKey("batch.seq"), nullable=False),
+    Column("payload", Text, nullable=False, comment="JSON: what the task does"),
+    Column("priority", Integer, nullable=False),
+    Column("max_attempts", Integer, nullable=False),
+    Column("base_delay", Float, nullable=False),
+    Column("max_delay", Float, nullable=False),
+    Column("delay", Float, nullable=False),
+    Column("every", Float, nullable=True),
+    Column("times", Integer, nullable=True),
+    Column("catch_up", Text, nullable=True),
+    Column("status", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("runs", Integer, nullable=False),
+    Column("run_at", Float, nullable=False),
+    Column("planned_at", Float, nullable=True),
+    Column("held", Integer, nullable=False),
+    Column("cancel_requested", Integer, nullable=False),
+    Column("error", Text, nullable=True),
+    Column("created_at", Float, nullable=False),
+    Column("settled_at", Float, nullable=True),
+    UniqueConstraint("id"),
+    CheckConstraint(
+        "status IN ('pending', 'running', 'succeeded', 'failed', 'cancelled', 'skipped')", name="status_is_stored"
+    ),
+    Index("ix_task_open", "seq", sqlite_where=text(OPEN)),
+    Index("ix_task_status_settled_at", "status", "settled_at"),
+    Index("ix_task_batch_seq", "batch_seq"),
+    sqlite_autoincrement=True,
+)
+
+dependency = Table(
+    "dependency",
+    metadata,
+    Column("task_seq", Integer, ForeignKey("task.seq", ondelete="CASCADE"), nullable=False),
+    Column("on_seq", Integer, ForeignKey("task.seq", ondelete="CASCADE"), nullable=False),
+    Column("when", Text, nullable=False),
+    PrimaryKeyConstraint("task_seq", "on_seq"),
+    Index("ix_dependency_on_seq", "on_seq"),
+    sqlite_with_rowid=False,
+)
+
+attempt = Table(
+    "attempt",
+    metadata,
+    Column("task_seq", Integer, ForeignKey("task.seq", ondelete="CASCADE"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("outcome", Text, nullable=True, comment="NULL while it runs"),
+    Column("started_at", Float, nullable=False),
+    Column("ended_at", Float, nullable=True),
+    Column("exit_code", Integer, nullable=True),
+    Column("signal", Integer, nullable=True),
+    Column("error", Text, nullable=True),
+    Column("result", Text, nullable=True, comment="JSON"),
+    Column("max_rss", Integer, nullable=True),
+    Column("cpu_time", Float, nullable=True),
+    Column("pid", Integer, nullable=True),
+    Column("pid_started", Integer, nullable=True, comment="clock ticks since boot"),
+    PrimaryKeyConstraint("task_seq", "number"),
+    sqlite_with_rowid=False,
+)
+
+request = Table(
+    "request",
+    metadata,
+    Column("key", Text, primary_key=True, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("answer", Text, nullable=False, comment="JSON"),
+    Column("at", Float, nullable=False),
+)
+
+event = Table(
+    "event",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("task_seq", Integer, nullable=True),
+    Column("kind", Text, nullable=False),
+    Column("detail", Text, nullable=True, comment="JSON"),
+    sqlite_autoincrement=True,
+)
+
+setting = Table(
+    "setting",
+    metadata,
+    Column("name", Text, primary_key=True, nullable=False),
+    Column("value", Text, nullable=False),
+)

@@ -1,0 +1,81 @@
+"""The small requests: a list of ids, an edge, nothing. Tests: tests/unit/test_wire_requests.py."""
+
+from typing import Annotated, Any, Final, Required
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from schedd.core import limits
+from schedd.core.model import When
+from schedd.wire.findings import Findings, describe
+from schedd.wire.jsontext import decode_json
+from schedd.wire.spec import TaskName, WhenName, at_most, keys_of
+
+_STRICT = ConfigDict(strict=True, extra="forbid")
+
+
+@with_config(_STRICT)
+class IdsRequest(TypedDict):
+    """Tasks or batches to act on."""
+
+    ids: Annotated[
+        list[TaskName],
+        Field(min_length=1, description="Full ids of tasks, or full names of batches (all their tasks)."),
+        at_most(limits.MAX_IDS_PER_REQUEST),
+    ]
+
+
+@with_config(_STRICT)
+class DependRequest(TypedDict, total=False):
+    """An edge to add: `after` is to wait for `before`."""
+
+    before: Required[Annotated[TaskName, Field(description="Full id of the task that comes first.")]]
+    after: Required[Annotated[TaskName, Field(description="Full id of the task that waits.")]]
+    when: Annotated[
+        WhenName,
+        Field(description="Which end of `before` releases `after`.", json_schema_extra={"default": "succeeded"}),
+    ]
+
+
+@with_config(_STRICT)
+class _EmptyRequest(TypedDict):
+    """A request that says all by its address."""
+
+
+_IDS: Final = TypeAdapter(IdsRequest)
+_DEPEND: Final = TypeAdapter(DependRequest)
+_EMPTY: Final = TypeAdapter(_EmptyRequest)
+
+
+def parse_ids(raw: bytes) -> tuple[str, ...]:
+    """The ids of an IdsRequest, in the order given. Raises SpecError."""
+    request: IdsRequest = _parse(_IDS, IdsRequest, raw)
+    return tuple(request["ids"])
+
+
+def parse_depend(raw: bytes) -> tuple[str, str, When]:
+    """`before`, `after` and `when` of a DependRequest. Raises SpecError."""
+    request: DependRequest = _parse(_DEPEND, DependRequest, raw)
+    return request["before"], request["after"], When(request.get("when", "succeeded"))
+
+
+def parse_empty(raw: bytes) -> None:
+    """A body that says nothing: none at all, or `{}`. Raises SpecError for any other."""
+    if raw:
+        _parse(_EMPTY, _EmptyRequest, raw)
+
+
+def _parse(adapter: TypeAdapter[Any], shape: type, raw: bytes) -> Any:
+    data = decode_json(raw)
+    findings = Findings()
+    if not isinstance(data, dict):
+        findings.add((), f"the body must be a JSON object, not {describe(data)}")
+    elif len(data) > limits.MAX_SPEC_ERRORS:
+        findings.add((), f"the body has {len(data)} keys; {len(keys_of(shape))} are known")
+    findings.raise_if_any()
+    try:
+        return adapter.validate_python(data)
+    except ValidationError as error:
+        findings.add_all(error, (), {"": keys_of(shape)})
+    findings.raise_if_any()
+    raise AssertionError("a refused body has findings")

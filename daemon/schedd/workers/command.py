@@ -1,0 +1,154 @@
+"""Runs a `run` or a `command`: a process that leads a session of its own and writes straight into the attempt's log.
+
+Theory of operation
+-------------------
+The worker blocks in `waitid(WNOWAIT)`, which leaves the ended leader a zombie. While it is one, nobody else can get
+its pid, and so its process group: under the attempt's lock the rest of the group is killed and only then the leader
+is reaped. Nothing polls, and no signal can go to a process that took over the pid.
+
+`subprocess` starts it (vfork and exec: the threaded daemon never runs Python in a forked copy of itself). The
+interpreter stands still until exec, so what exec would wait for (a dead network mount) is looked at first, by this
+thread alone. Tests: tests/unit/workers/test_command.py.
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from schedd.workers import ending
+from schedd.workers.attempt import Attempt
+from schedd.workers.ending import Ending
+from schedd.workers.procfs import start_ticks
+from schedd.workers.work import Work
+
+Began = Callable[[Attempt, Work, int, int], None]
+"""Told when a process came to be: the attempt, its work, the pid and when it began (clock ticks since boot)."""
+
+
+class Setting(NamedTuple):
+    """What a process gets besides its work: `log` is the descriptor that its output goes to."""
+
+    environment: Mapping[str, str]
+    log: int
+    began: Began
+
+
+class Group:
+    """The process group of a child that has not been reaped: a `Target`."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+
+    def terminate(self) -> bool:
+        """TERM, and CONT for those that are stopped and could not take it."""
+        send_to_group(self._leader, signal.SIGTERM)
+        send_to_group(self._leader, signal.SIGCONT)
+        return True
+
+    def kill(self) -> None:
+        """KILL."""
+        send_to_group(self._leader, signal.SIGKILL)
+
+
+def send_to_group(leader: int, number: signal.Signals) -> None:
+    """Signal a group whose leader was not reaped. Members of another user are left alone, as the kernel has it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def run(attempt: Attempt, work: Work, setting: Setting) -> Ending:
+    """Run the command to its end."""
+    argv = ["/bin/sh", "-c", work.run] if work.run is not None else list(work.command or ())
+    refusal = _look_first(argv[0], work.cwd)
+    if refusal is not None:
+        return refusal
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=setting.log,
+            stderr=setting.log,
+            cwd=work.cwd,
+            env=setting.environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return _why_not(error, argv, work.cwd)
+    except ValueError as error:  # a NUL byte, a text that is no file name, a variable with "=" in its name
+        return ending.start_failed(f"cannot start {argv[0]!r}: {error}")
+    try:
+        attempt.attach(Group(process.pid))
+        setting.began(attempt, work, process.pid, start_ticks(process.pid) or 0)
+        _await_end(process.pid)
+    finally:
+        ended = _reap(attempt, process)
+    return ended
+
+
+def _await_end(pid: int) -> None:
+    """Block until the child has ended, and leave it a zombie."""
+    with contextlib.suppress(ChildProcessError):  # somebody else in this process has reaped it; `_reap` says so
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def _reap(attempt: Attempt, process: "subprocess.Popen[bytes]") -> Ending:
+    """Kill what is left of the group (all of it, if we come here by an error of our own), then reap the leader."""
+    pid = process.pid
+    with attempt.lock:
+        attempt.detach_locked()
+        send_to_group(pid, signal.SIGKILL)
+        try:
+            _, status, usage = os.wait4(pid, 0)
+        except ChildProcessError:
+            process.returncode = 0
+            return ending.failed("how it ended is not known: another part of this process has reaped its children")
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return ending.of_status(status)._replace(max_rss=_max_rss(usage), cpu_time=usage.ru_utime + usage.ru_stime)
+
+
+def _max_rss(usage: resource.struct_rusage) -> int | None:
+    """The child's peak in bytes. Linux counts what the child shared with the daemon before its exec as the child's, so
+    a peak that is not above the daemon's own says nothing of the child.
+    """
+    if usage.ru_maxrss <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
+        return None
+    return usage.ru_maxrss * 1024
+
+
+def _look_first(program: str, cwd: str | None) -> Ending | None:
+    """Touch what exec will need; why it cannot start, if that is plain already."""
+    try:
+        if cwd is not None:
+            os.stat(cwd)
+            if not os.path.isdir(cwd):
+                return ending.start_failed(f"cannot enter the directory {cwd!r}: it is not a directory")
+        if os.path.isabs(program):
+            os.stat(program)
+    except OSError as error:
+        what = "enter the directory" if error.filename == cwd else "start"
+        return _refused(f"cannot {what} {error.filename!r}", error)
+    except ValueError as error:
+        return ending.start_failed(f"cannot start {program!r}: {error}")
+    return None
+
+
+def _why_not(error: OSError, argv: Sequence[str], cwd: str | None) -> Ending:
+    """What a failed Popen says: it names the directory, the program, or (its own trouble) neither."""
+    if error.filename is not None and error.filename == cwd:
+        return _refused(f"cannot enter the directory {cwd!r}", error)
+    ended = _refused(f"cannot start {argv[0]!r}", error)
+    if isinstance(error, FileNotFoundError) and "/" in argv[0]:
+        program = os.path.join(cwd or "", argv[0])
+        if os.path.exists(program):
+            return ended._replace(error=f"{ended.error} (it is there, but the interpreter that it names is not)")
+    return ended
+
+
+def _refused(what: str, error: OSError) -> Ending:
+    """An OSError as the end of a start: the task's fault, or that of a machine which is short of something."""
+    reason = f"{what}: {error.strerror or error}"
+    return ending.schedd_failed(reason) if error.errno in ending.SCHEDD_FAULTS else ending.start_failed(reason)

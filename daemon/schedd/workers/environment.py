@@ -1,0 +1,64 @@
+"""The environment that an attempt starts with: small, the same at every start, and documented.
+
+In this order, later over earlier:
+
+1. the base: PATH, HOME, USER, LOGNAME, SHELL, LANG, each from the daemon's own environment, else a sane default;
+   LC_* and TZ where the daemon has them
+2. the task's own `env`
+3. SCHEDD_TASK_ID, SCHEDD_ATTEMPT, SCHEDD_RUN, SCHEDD_RUN_KEY (the same for every attempt of one run of the task: a key
+   for making repeated work harmless) and SCHEDD_MARKER (by which recovery finds what is left of an attempt)
+
+Nothing else comes through, so no NOTIFY_SOCKET, LISTEN_*, WATCHDOG_* or INVOCATION_ID: a task must not speak to the
+service manager in the daemon's name. Tests: tests/unit/workers/test_environment.py.
+"""
+
+import os
+import pwd
+from collections.abc import Mapping
+
+from schedd.core.events import StartAttempt
+from schedd.workers.identity import MARKER_VARIABLE, Marker
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def base(own: Mapping[str, str]) -> dict[str, str]:
+    """The part that every attempt shares, from the daemon's `own` environment."""
+    name, home = _account()
+    defaults = {
+        "PATH": DEFAULT_PATH,
+        "HOME": home,
+        "USER": name,
+        "LOGNAME": name,
+        "SHELL": "/bin/sh",
+        "LANG": "C.UTF-8",
+    }
+    clean = {variable: own.get(variable) or default for variable, default in defaults.items()}
+    clean |= {variable: value for variable, value in own.items() if variable.startswith("LC_") or variable == "TZ"}
+    return clean
+
+
+def for_attempt(
+    shared: Mapping[str, str], task: Mapping[str, str], order: StartAttempt, marker: Marker | None
+) -> dict[str, str]:
+    """The whole environment of one attempt."""
+    environment = {
+        **shared,
+        **task,
+        "SCHEDD_TASK_ID": order.id,
+        "SCHEDD_ATTEMPT": str(order.number),
+        "SCHEDD_RUN": str(order.run),
+        "SCHEDD_RUN_KEY": f"{marker.identity if marker else 'memory'}-{order.seq}-{order.run}",
+    }
+    if marker is not None:
+        environment[MARKER_VARIABLE] = marker.value(order.seq, order.number)
+    return environment
+
+
+def _account() -> tuple[str, str]:
+    """Name and home of who runs the daemon; a uid without an account has its number and the root directory."""
+    try:
+        entry = pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return str(os.geteuid()), "/"
+    return entry.pw_name, entry.pw_dir

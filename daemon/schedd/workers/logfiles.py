@@ -1,0 +1,30 @@
+"""Where the output of an attempt is kept: one file for each, found from integers alone.
+
+    <log_dir>/<seq // 1,000,000>/<seq // 1,000 % 1,000>/<seq>.1.log                       the first attempt
+    <log_dir>/<...>/<...>/<seq>/<number // 1,000>/<number>.log                            every later one
+
+No directory holds more than about 2,000 entries, for a task of a million attempts or a billion tasks of one.
+Tests: tests/unit/workers/test_logfiles.py.
+"""
+
+import os
+from pathlib import Path
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def log_path(log_dir: Path, seq: int, number: int) -> Path:
+    """The log file of attempt `number` (from 1) of the task `seq`. It need not exist: an attempt may write nothing."""
+    shelf = log_dir / str(seq // 1_000_000) / f"{seq // 1_000 % 1_000:03d}"
+    if number == 1:
+        return shelf / f"{seq}.1.log"
+    return shelf / str(seq) / str(number // 1_000) / f"{number}.log"
+
+
+def open_log(path: Path) -> int:
+    """A descriptor that appends to the file, which is made with its directories if need be. Raises OSError."""
+    try:
+        return os.open(path, _FLAGS, 0o640)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        return os.open(path, _FLAGS, 0o640)
