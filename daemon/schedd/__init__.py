@@ -4,6 +4,7 @@ The names of the library are imported when they are first used, so that `import 
 and for the processes of tasks.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -18,7 +19,5 @@ __all__ = ["CycleError", "RetryPolicy", "Scheduler", "Status", "Task", "__versio
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from schedd import library
-
-        return getattr(library, name)
+        return getattr(importlib.import_module("schedd.library"), name)
     raise AttributeError(f"module 'schedd' has no attribute {name!r}")

@@ -77,7 +77,7 @@ class Driver:
         for event in events:
             self.machine.handle(event, self.now, out)
         self.machine.claim(self.now, out)
-        self._keep(out)
+        self.keep(out)
         if check:
             invariants.check(self.machine, self.now)
         return out
@@ -98,7 +98,8 @@ class Driver:
         assert not out.effects
         return caught.value
 
-    def _keep(self, out: Output) -> None:
+    def keep(self, out: Output) -> None:
+        """Write down what a round decided."""
         self.tasks.update((added.task.id, added.task) for added in out.added)
         self.edges += out.edges
         self.log += [(line.task_id, line.kind) for line in out.events]

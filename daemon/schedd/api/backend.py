@@ -6,7 +6,7 @@ in a few threads of the API's own, large bodies are parsed there too. Tests: tes
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -17,9 +17,8 @@ from fastapi import Request, Response
 
 from schedd.api.body import read_body, read_key
 from schedd.api.feed import Feed
-from schedd.api.problems import encode
+from schedd.api.problems import answer
 from schedd.core.machine import Machine
-from schedd.core.model import Status
 from schedd.engine.inbox import Call
 from schedd.engine.inbox import Request as EngineRequest
 from schedd.engine.loop import Engine, Unavailable
@@ -70,20 +69,6 @@ class Backend:
             raise Unavailable(f"the engine has not answered for {ASK_PATIENCE_S:g} s; try again")
         return asked.result()
 
-    async def ready_among(self, seqs: Collection[int]) -> set[int]:
-        """Which of these tasks are ready. None of them if the engine cannot say: none will start until it can."""
-
-        def question(machine: Machine) -> set[int]:
-            found = ((seq, machine.open.get(seq)) for seq in seqs)
-            return {seq for seq, task in found if task is not None and task.status is Status.READY}
-
-        if not seqs:
-            return set()
-        try:
-            return await self.ask(question)
-        except Unavailable:
-            return set()
-
     async def change(self, request: Request, parse: Callable[[bytes], EngineRequest], status: int = 200) -> Response:
         """Carry a changing request out: read it, parse it, hand it to the engine, and answer when it is durable.
 
@@ -96,8 +81,7 @@ class Backend:
             return Call(parse(body), key=key, digest=_digest(request.url.path, body) if key else "")
 
         made = call() if len(body) <= SMALL_BODY_BYTES else await self.read(call)
-        answer = await asyncio.shield(asyncio.wrap_future(self.engine.call(made)))
-        return Response(encode(answer), status, media_type="application/json")
+        return answer(await asyncio.shield(asyncio.wrap_future(self.engine.call(made))), status)
 
 
 def _digest(path: str, body: bytes) -> str:

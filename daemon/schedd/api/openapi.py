@@ -3,6 +3,7 @@
 `documented` gives what a route decorator needs. Tests: tests/api/test_openapi.py.
 """
 
+import json
 import types
 import typing
 from collections.abc import Sequence
@@ -10,10 +11,12 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
 
 from schedd import answers
 from schedd.api.body import MAX_KEY_CHARS, Query
 from schedd.api.problems import STATUS_OF
+from schedd.wire import DependRequest, IdsRequest, json_schema
 
 _REF = "#/components/schemas/"
 _SCALARS: dict[Any, dict[str, Any]] = {
@@ -24,6 +27,25 @@ _SCALARS: dict[Any, dict[str, Any]] = {
     type(None): {"type": "null"},
     Any: {},
 }
+
+_COMPONENTS: dict[str, Any] = {}
+"""What the bodies below refer to, filled while this module is imported."""
+
+
+def _component(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A reference to a schema that is put among the components, with its definitions beside it."""
+    made: dict[str, Any] = json.loads(json.dumps(schema).replace('"#/$defs/', f'"{_REF}'))
+    made.pop("$schema", None)
+    _COMPONENTS.update(made.pop("$defs", {}))
+    _COMPONENTS[name] = made
+    return {"$ref": _REF + name}
+
+
+SPEC_BODY = _component("BatchSpec", json_schema())
+IDS_BODY = _component("IdsRequest", TypeAdapter(IdsRequest).json_schema())
+DEPEND_BODY = _component("DependRequest", TypeAdapter(DependRequest).json_schema())
+EMPTY_BODY: dict[str, Any] = {"type": "object", "additionalProperties": False}
+"""The body of a request that says all by its address; it may be left out."""
 
 
 def documented(
@@ -51,7 +73,7 @@ def documented(
     if query is not None:
         extra["parameters"] = _parameters(query)
     if body is not None:
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+        extra["requestBody"] = {"required": body is not EMPTY_BODY, "content": {"application/json": {"schema": body}}}
         extra["parameters"] = [_KEY_PARAMETER]
     return {"status_code": status, "response_model": None, "openapi_extra": extra, "responses": {}}
 
@@ -60,7 +82,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     """The whole description, for GET /v1/openapi.json."""
     made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     shapes = [shape for shape in vars(answers).values() if is_typeddict(shape)]
-    made["components"] = {"schemas": {shape.__name__: _object(shape) for shape in shapes}}
+    made["components"] = {"schemas": _COMPONENTS | {shape.__name__: _object(shape) for shape in shapes}}
     return made
 
 

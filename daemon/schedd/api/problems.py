@@ -29,7 +29,7 @@ STATUS_OF = {
     "self_dependency": 422,
     "unknown_task": 404,
     "unknown_batch": 404,
-    "no_log": 404,
+    "unknown_attempt": 404,
     "not_found": 404,
     "method_not_allowed": 405,
     "timed_out": 408,
@@ -78,6 +78,11 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
+def answer(value: Any, status: int = 200) -> Response:
+    """A JSON answer."""
+    return Response(encode(value), status, media_type="application/json")
+
+
 def install(app: FastAPI) -> None:
     """Let the app answer with problems only."""
     app.add_exception_handler(Refused, _refused)
@@ -86,6 +91,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(StoreUnavailable, _unavailable)
     app.add_exception_handler(RequestFailed, _request_failed)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_middleware(UnexpectedErrors)
 
 
@@ -105,6 +111,11 @@ async def _unavailable(request: Request, error: Exception) -> Response:
 
 async def _request_failed(request: Request, error: Exception) -> Response:
     return problem("internal", f"{error}; reference {_note(request.scope, error)}")
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """The client hung up in the middle of its request: nobody reads this, and nothing is to be logged."""
+    return problem("timed_out", "the request broke off")
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -138,8 +149,6 @@ class UnexpectedErrors:
 
         try:
             await self._app(scope, receive, sending)
-        except ClientDisconnect:
-            return  # nobody is left to be told
         except Exception as error:
             reference = _note(scope, error)
             if begun:

@@ -5,23 +5,22 @@ from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
-from schedd import wire
-from schedd.answers import Degraded, Health, PausedAnswer, StatusAnswer
-from schedd.api import tasks
+from schedd.answers import Health, PausedAnswer, StatusAnswer
 from schedd.api.backend import Backend
 from schedd.api.body import Query, read_query
-from schedd.api.openapi import documented
-from schedd.api.problems import json_response
+from schedd.api.openapi import EMPTY_BODY, documented
+from schedd.api.problems import answer
+from schedd.api.views import Row, counts_view, task_views
 from schedd.core.machine import Machine
-from schedd.core.model import Status
 from schedd.engine.loop import Unavailable
 from schedd.engine.requests import PauseStarting
+from schedd.wire import parse_empty
 
 FAILED_SHOWN = 5
 
 
-class NoQuery(Query):
-    """A route without parameters."""
+class NoParameters(Query):
+    """A route that takes no parameters."""
 
 
 class _Memory(NamedTuple):
@@ -34,33 +33,73 @@ class _Memory(NamedTuple):
 
 
 def routes(backend: Backend) -> APIRouter:
-    """The routes of this noun."""
+    """How it is, and a stop and go for all tasks."""
     router = APIRouter(tags=["daemon"])
 
-    @router.get("/v1/status", summary="The daemon at a glance", **documented(StatusAnswer, query=NoQuery))
+    @router.get("/v1/status", summary="The daemon at a glance", **documented(StatusAnswer, query=NoParameters))
     async def status(request: Request) -> Response:
-        read_query(NoQuery, request)
-        memory = await backend.ask(_memory)
-        rows = await backend.read(lambda: _overview(backend))
-        health = _health(backend, memory)
-        counts = {status.value: 0 for status in Status} | rows.counts
-        counts[Status.READY] = memory.ready
-        counts[Status.PENDING] = max(counts[Status.PENDING] - memory.ready, 0)
-        info = backend.info
-        answer: StatusAnswer = {
-            "version": info.version,
-            "pid": info.pid,
-            "started_at": info.started_at,
-            "workers": info.workers,
-            "busy": memory.running,
-            "paused": memory.paused,
-            "draining": memory.draining,
-            "counts": counts,
-            "running": rows.running,
-            "failed": rows.failed,
-            "health": health,
-            "state_dir": info.state_dir,
-        }
-        return json_response(answer)
+        read_query(NoParameters, request)
+        return answer(await _status(backend))
+
+    @router.get("/v1/health", summary="Whether it accepts work", **documented(Health, query=NoParameters))
+    async def health(request: Request) -> Response:
+        read_query(NoParameters, request)
+        try:
+            memory = await backend.ask(_memory)
+        except Unavailable:
+            memory = None
+        return answer(_health(backend, memory))
+
+    @router.post("/v1/pause", summary="Start no further attempt", **documented(PausedAnswer, body=EMPTY_BODY))
+    async def pause(request: Request) -> Response:
+        return await backend.change(request, lambda body: _pausing(body, paused=True))
+
+    @router.post("/v1/resume", summary="Undo a pause", **documented(PausedAnswer, body=EMPTY_BODY))
+    async def resume(request: Request) -> Response:
+        return await backend.change(request, lambda body: _pausing(body, paused=False))
 
     return router
+
+
+async def _status(backend: Backend) -> StatusAnswer:
+    memory = await backend.ask(_memory)
+    reads, info = backend.reads, backend.info
+
+    def rows() -> tuple[dict[str, int], list[Row], list[Row]]:
+        return reads.counts(), reads.running(), reads.last_failed(FAILED_SHOWN)
+
+    counts, running, failed = await backend.read(rows)
+    return {
+        "version": info.version,
+        "pid": info.pid,
+        "started_at": info.started_at,
+        "workers": info.workers,
+        "busy": memory.running,
+        "paused": memory.paused,
+        "draining": memory.draining,
+        "counts": counts_view(counts, memory.ready),
+        "running": await task_views(backend, running),
+        "failed": await task_views(backend, failed),
+        "health": _health(backend, memory),
+        "state_dir": info.state_dir,
+    }
+
+
+def _health(backend: Backend, memory: _Memory | None) -> Health:
+    """`memory` is None if the engine did not answer."""
+    fault = backend.engine.fault
+    if fault is not None:
+        return {"live": True, "ready": False, "degraded": {"since": fault.since, "message": fault.message}}
+    if memory is None:
+        since = time.time() - max(time.monotonic() - backend.engine.beat, 0.0)
+        return {"live": True, "ready": False, "degraded": {"since": since, "message": "the engine does not answer"}}
+    return {"live": True, "ready": not memory.draining, "degraded": None}
+
+
+def _memory(machine: Machine) -> _Memory:
+    return _Memory(len(machine.running), len(machine.ready), machine.paused, machine.draining)
+
+
+def _pausing(body: bytes, *, paused: bool) -> PauseStarting:
+    parse_empty(body)
+    return PauseStarting(paused)

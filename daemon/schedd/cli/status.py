@@ -71,17 +71,17 @@ def _show_each(client: Client, ids: Sequence[str], as_json: bool) -> int:
     """Print each id; one that is unknown is told on stderr and does not keep the others."""
     found: list[TaskDetail | BatchView] = []
     code = ExitCode.DONE
-    for index, name in enumerate(ids):
+    for name in ids:
         try:
             item = _look_up(client, name)
         except ProblemError as error:
             code, lines = explain(error)
             complain(lines)
             continue
-        found.append(item)
         if not as_json:
-            write([""] if index else [])
+            write([""] if found else [])
             _show(client, item)
+        found.append(item)
     if as_json:
         write_json(found)
     return code

@@ -149,18 +149,20 @@ class Machine:
         alive only the caller knows, who says `AttemptEnded(crashed)` where it is not.
 
         What rows cannot mean is mended here and nowhere else: a damaged row is set aside as failed, an edge to a task
-        that is gone or that ended otherwise skips its child.
+        that is gone or that ended otherwise skips its child. Only what has not started waits: the edges of a running
+        task were met when it started, and those of a damaged one no longer matter.
         """
         assert not self.open, "rebuild needs an empty machine"
         self.paused = stored.paused
         for row in stored.tasks:
             self.open[row.seq] = _record(row)
+        waiting = {row.seq: self.open[row.seq] for row in stored.tasks if row.status is not Status.RUNNING}
         broken = [(OpenTask(row.seq, row.id, 0, DEFAULT_RETRY, None, now), row.reason) for row in stored.damaged]
         for task, _ in broken:
             self.open[task.seq] = task
         doomed: list[tuple[OpenTask, str]] = []
         for edge in stored.edges:
-            child = self.open.get(edge.task_seq)
+            child = waiting.get(edge.task_seq)
             parent = self.open.get(edge.on_seq)
             if child is None:
                 continue
@@ -169,7 +171,7 @@ class Machine:
             elif edge.on_status is None:
                 doomed.append((child, f"skipped because what it depends on (seq {edge.on_seq}) is gone"))
             elif not edge.when.is_met_by(edge.on_status):
-                doomed.append((child, f"skipped because what it depends on (seq {edge.on_seq}) {edge.on_status}"))
+                doomed.append((child, _cause(f"what it depends on (seq {edge.on_seq})", edge.on_status)))
         for row in stored.tasks:
             task = self.open[row.seq]
             if task.status is Status.RUNNING:
@@ -183,7 +185,7 @@ class Machine:
         for task, reason in broken:
             self._settle(task, Status.FAILED, f"set aside: {reason}", now, out)
         for task, cause in doomed:
-            if not task.status.is_terminal and task.status is not Status.RUNNING:
+            if not task.status.is_terminal:
                 self._settle(task, Status.SKIPPED, cause, now, out)
 
     # --- requests -----------------------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ class Machine:
         if before.seq == after.seq:
             raise SelfDependency(f"{after.id} cannot depend on itself")
         task = self._must_be_open(after)
-        if task.status is Status.RUNNING or task.attempts or task.runs:
+        if task.number:
             raise AlreadyStarted(f"{task.id} has already started, so what it waits for can no longer be changed")
         parent = self.open.get(before.seq)
         if parent is not None:
@@ -442,11 +444,13 @@ class Machine:
                     else:
                         del self.open[child.seq]
                         queue.append((child, Status.SKIPPED, _cause(ended.id, status)))
+            # Whoever still holds this record (a stale heap entry) must not hold the graph below it.
+            ended.children = ended.children_if_failed = ended.children_if_finished = None
 
     def _end(self, task: OpenTask, status: Status, error: str | None, now: float, out: Output) -> None:
+        self._move(task, status)
         self.ready.discard(task)
         self.delayed.discard(task)
-        self._move(task, status)
         task.error = error
         task.settled_at = now
         self.open.pop(task.seq, None)

@@ -28,10 +28,11 @@ SELECT seq, id, priority, max_attempts, base_delay, max_delay, every, times, cat
        run_at, planned_at, held, cancel_requested, error, typeof(payload) = 'text' AND json_valid(payload)
 FROM task INDEXED BY ix_task_open WHERE {OPEN} ORDER BY seq
 """  # noqa: S608 - a constant of ours
+# CROSS JOIN, because the planner would rather scan every dependency there ever was.
 SELECT_EDGES = f"""
 SELECT d.task_seq, d.on_seq, d."when", p.status
 FROM task AS c INDEXED BY ix_task_open
-JOIN dependency AS d ON d.task_seq = c.seq LEFT JOIN task AS p ON p.seq = d.on_seq
+CROSS JOIN dependency AS d ON d.task_seq = c.seq LEFT JOIN task AS p ON p.seq = d.on_seq
 WHERE c.{OPEN} ORDER BY d.task_seq, d.on_seq
 """  # noqa: S608 - a constant of ours
 SELECT_OPEN_ATTEMPT = "SELECT max(number) FROM attempt WHERE task_seq = ? AND outcome IS NULL"

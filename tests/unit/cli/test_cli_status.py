@@ -146,7 +146,7 @@ def test_a_waiting_task_says_when_and_why(detail: Make) -> None:
     assert "runs       1 of 5, every 1m" in lines
     assert lines[-1] == "1 (run 2)  running   3s    3s    -       -  pid 11"
     cancelled = detail(status="running", cancel_requested=True)
-    assert "status    running (being cancelled)" in [*status.detail(cancelled, NOW, Screen())]
+    assert "status     running (being cancelled)" in [*status.detail(cancelled, NOW, Screen())]
 
 
 def test_a_call_is_shown_as_one(detail: Make) -> None:

@@ -50,7 +50,6 @@ class TestJoin:
         """In the round of the end, in every case: nothing waits for what can no longer come."""
         driver.submit(*upstream(end), new("child", Dependency("a", when)))
         assert driver.status("child") is Status.PENDING
-        driver.machine.workers = 0 if end is not Status.SKIPPED else 1
         driver.pause()
         bring_about(driver, end)
         assert driver.status("child") is JOIN[end, when]
@@ -325,14 +324,14 @@ class TestMemory:
 
     def test_a_cancelled_graph_is_not_kept_by_what_is_left_in_the_queues(self):
         """A stale entry keeps one record for a while, never the graph that hung on it."""
+        before, size = count_records(), 500
         driver = Driver(0)
-        size = 500
         driver.submit(new("n0"), *(new(f"n{index}", f"n{index - 1}") for index in range(1, size)))
         driver.cancel("n0")
         assert driver.status(f"n{size - 1}") is Status.SKIPPED
         machine = driver.machine
         del driver
-        assert count_records() <= SLACK
+        assert count_records() - before <= SLACK
         assert isinstance(machine, Machine)
 
 

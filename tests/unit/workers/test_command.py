@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from workers_bench import Bench, is_alive, until
 
 from schedd.core.model import Outcome, StopReason
 from schedd.workers import command, ending
-from workers_bench import Bench, is_alive, until
 
 
 def test_success(bench: Bench) -> None:
