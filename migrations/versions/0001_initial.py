@@ -12,7 +12,11 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-OPEN = "status NOT IN ('succeeded', 'failed', 'cancelled', 'skipped')"
+OPEN = "status <> 'succeeded' AND status <> 'failed' AND status <> 'cancelled' AND status <> 'skipped'"
+STORED = (
+    "status = 'pending' OR status = 'running' OR status = 'succeeded' OR status = 'failed'"
+    " OR status = 'cancelled' OR status = 'skipped'"
+)
 
 
 def upgrade() -> None:
@@ -36,7 +40,6 @@ def upgrade() -> None:
         sa.Column("seq", sa.Integer, nullable=False),
         sa.Column("id", sa.Text, nullable=False),
         sa.Column("batch_seq", sa.Integer, nullable=False),
-        sa.Column("payload", sa.Text, nullable=False),
         sa.Column("priority", sa.Integer, nullable=False),
         sa.Column("max_attempts", sa.Integer, nullable=False),
         sa.Column("base_delay", sa.Float, nullable=False),
@@ -56,17 +59,16 @@ def upgrade() -> None:
         sa.Column("error", sa.Text, nullable=True),
         sa.Column("created_at", sa.Float, nullable=False),
         sa.Column("settled_at", sa.Float, nullable=True),
+        sa.Column("payload", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("seq", name="pk_task"),
         sa.UniqueConstraint("id", name="uq_task_id"),
+        sa.CheckConstraint(STORED, name="status_is_stored"),
         sa.ForeignKeyConstraint(["batch_seq"], ["batch.seq"], name="fk_task_batch_seq_batch"),
-        sa.CheckConstraint(
-            "status IN ('pending', 'running', 'succeeded', 'failed', 'cancelled', 'skipped')",
-            name="status_is_stored",
-        ),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_task_open", "task", ["seq"], sqlite_where=sa.text(OPEN))
-    op.create_index("ix_task_status_settled_at", "task", ["status", "settled_at"])
+    op.create_index("ix_task_status", "task", ["status"])
+    op.create_index("ix_task_failed", "task", ["settled_at"], sqlite_where=sa.text("status = 'failed'"))
     op.create_index("ix_task_batch_seq", "task", ["batch_seq"])
     op.create_table(
         "dependency",

@@ -29,15 +29,20 @@ _SCALARS: dict[Any, dict[str, Any]] = {
 }
 
 _COMPONENTS: dict[str, Any] = {}
-"""What the bodies below refer to, filled while this module is imported."""
+"""Schemas of what comes in, filled while the routes are made."""
 
 
-def _component(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """A reference to a schema that is put among the components, with its definitions beside it."""
+def _placed(schema: dict[str, Any]) -> dict[str, Any]:
+    """A JSON Schema with its definitions moved among the components, where OpenAPI looks for them."""
     made: dict[str, Any] = json.loads(json.dumps(schema).replace('"#/$defs/', f'"{_REF}'))
     made.pop("$schema", None)
     _COMPONENTS.update(made.pop("$defs", {}))
-    _COMPONENTS[name] = made
+    return made
+
+
+def _component(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A reference to a schema that is put among the components itself."""
+    _COMPONENTS[name] = _placed(schema)
     return {"$ref": _REF + name}
 
 
@@ -103,7 +108,7 @@ _KEY_PARAMETER = {
 
 
 def _parameters(query: type[Query]) -> list[dict[str, Any]]:
-    schema = query.model_json_schema()
+    schema = _placed(query.model_json_schema())
     needed = schema.get("required", [])
     return [
         {
@@ -113,7 +118,7 @@ def _parameters(query: type[Query]) -> list[dict[str, Any]]:
             "description": field.get("description", ""),
             "schema": {key: value for key, value in field.items() if key not in ("title", "description")},
         }
-        for name, field in schema["properties"].items()
+        for name, field in schema.get("properties", {}).items()
     ]
 
 

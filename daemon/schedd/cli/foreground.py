@@ -8,6 +8,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from schedd.cli.render import tally, write
 from schedd.core.batch import NewBatch
 from schedd.core.errors import Refused
 from schedd.engine.inbox import Call
-from schedd.engine.loop import Committed
+from schedd.engine.loop import Committed, Unavailable
 from schedd.engine.requests import CancelTasks, SubmitBatch
 from schedd.lock import AlreadyLocked
 from schedd.runtime import Runtime, StateDirError
@@ -28,6 +29,9 @@ from schedd.store.base import StoreBroken
 from schedd.store.migrate import StoreTooNew
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ONE_SIGNAL_S: Final = 0.3
+"""Signals so close together are one: `timeout` sends its signal to a process and then to its group."""
+
 SHOWN_FAILURES: Final = 10
 SHOWN_LINES: Final = 20
 
@@ -39,6 +43,7 @@ class Foreground:
         self._news: queue.SimpleQueue[Committed | signal.Signals | None] = queue.SimpleQueue()
         self._runtime = _open(state_dir, workers, self._news)
         self._signal: signal.Signals | None = None
+        self._signal_at = 0.0
 
     def run(self, batch: NewBatch) -> int:
         """The exit code. Raises WrongUse if the batch is refused."""
@@ -48,13 +53,17 @@ class Foreground:
                 answer = runtime.engine.call(Call(SubmitBatch(batch))).result()
             except Refused as refusal:
                 raise WrongUse(str(refusal)) from None
+            except Unavailable as fault:
+                complain([str(fault)])
+                return ExitCode.TASKS_FAILED
             board = Board(answer["ids"], answer["batch"])
             with view_of(board) as view:
                 self._watch(board, view)
             self._conclude(board)
             if self._signal is not None:
                 return 128 + self._signal
-            runtime.check()
+            if board.open:
+                complain([f"the engine has stopped: {runtime.failure or 'nobody knows why'}"])
             return ExitCode.DONE if board.all_succeeded else ExitCode.TASKS_FAILED
 
     def _watch(self, board: Board, view: PlainView) -> None:
@@ -72,9 +81,10 @@ class Foreground:
     def _stop(self, received: signal.Signals, board: Board) -> None:
         """Cancel what is open; at the second signal kill it."""
         if self._signal is not None:
-            self._runtime.engine.stop(0.0, 0.0)
+            if time.monotonic() >= self._signal_at + ONE_SIGNAL_S:
+                self._runtime.engine.stop(0.0, 0.0)
             return
-        self._signal = received
+        self._signal, self._signal_at = received, time.monotonic()
         complain(["stopping what runs; once more kills it"])
         self._runtime.engine.call(Call(CancelTasks(tuple(board.open))))
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from schedd.cli.render import Screen, cut, plural, printable, span, stdout_screen, tally
+from schedd.cli.render import Screen, cut, ending, plural, printable, span, stdout_screen, tally
 from schedd.core.events import AttemptEnded, Logged
 
 ENDS: Final = ("succeeded", "failed", "cancelled", "skipped")
@@ -76,9 +76,9 @@ class Board:
         detail = event.detail or {}
         name = self.name(task_id)
         took = f" after {span(attempt.duration)}" if attempt is not None and attempt.duration is not None else ""
-        error = f": {printable(detail['error'])}" if detail.get("error") else ""
+        error = printable(detail["error"]) if detail.get("error") else None
         if event.kind in _NEXT_ATTEMPT:
-            return f"{name} is tried again in {span(detail['delay'])}{error}"
+            return f"{name} is tried again in {span(detail['delay'])}: {error}"
         if event.kind == "run":
             return f"{name} has done run {detail['run']}{took}"
         if event.kind in ENDS:
@@ -86,7 +86,7 @@ class Board:
             self.ended[task_id] = event.kind
             if event.kind == "failed":
                 self.failures[task_id] = attempt
-        return f"{name} {event.kind}{took}{error}"
+        return f"{name} {ending(event.kind, error, took)}"
 
 
 class PlainView:

@@ -163,6 +163,13 @@ def tally(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
 
 
+def ending(status: str, error: str | None, took: str = "") -> str:
+    """How a task ended, and why, without saying it twice: `failed: exit code 2`, `skipped because a failed`."""
+    if not error:
+        return f"{status}{took}"
+    return error if not took and error.startswith(f"{status} ") else f"{status}{took}: {error}"
+
+
 def size(count: float) -> str:
     """A number of bytes as people want to read it: `12 KiB`."""
     for unit in ("B", "KiB", "MiB"):

@@ -306,16 +306,15 @@ def _history(history: Sequence[AttemptView], now: float, screen: Screen) -> Iter
 
 
 def _how_it_ended(attempt: AttemptView) -> str:
-    """Exit code or signal, and what was said besides."""
-    parts = []
+    """Why it failed, else its exit code; the signal and the result if there are any."""
+    error = attempt["error"] or ""
+    parts = [error] if error else []
     if attempt["outcome"] is None and attempt["pid"] is not None:
         parts.append(f"pid {attempt['pid']}")
-    if attempt["exit_code"] is not None:
+    if attempt["exit_code"] is not None and not error:
         parts.append(f"exit code {attempt['exit_code']}")
-    if attempt["signal"] is not None:
-        parts.append(_signal_name(attempt["signal"]))
-    if attempt["error"] and attempt["error"] not in parts:
-        parts.append(attempt["error"])
+    if attempt["signal"] is not None and (name := _signal_name(attempt["signal"])) not in error:
+        parts.append(f"killed by {name}")
     if attempt["result"] is not None:
         parts.append(f"returned {compact(attempt['result'])}")
     return "; ".join(parts) or "-"
@@ -323,9 +322,9 @@ def _how_it_ended(attempt: AttemptView) -> str:
 
 def _signal_name(number: int) -> str:
     try:
-        return f"killed by {signal.Signals(number).name}"
+        return signal.Signals(number).name
     except ValueError:
-        return f"killed by signal {number}"
+        return f"signal {number}"
 
 
 # --- columns --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import typer
 
 from schedd.answers import Unsuccessful, WaitAnswer
 from schedd.cli.errors import ExitCode, complain, seconds
-from schedd.cli.render import plural, span, write_json
+from schedd.cli.render import ending, plural, span, write_json
 from schedd.cli.session import client_of
 from schedd.client import Client
 
@@ -69,8 +69,7 @@ def judge(answer: WaitAnswer, limit_s: float | None = None) -> ExitCode:
 
 
 def _sentence(task: Unsuccessful) -> str:
-    said = f"{task['id']} {task['status']}"
-    return f"{said}: {task['error']}" if task["error"] else said
+    return f"{task['id']} {ending(task['status'], task['error'])}"
 
 
 def _glance_until(client: Client, ids: Sequence[str], deadline: float | None) -> WaitAnswer:

@@ -7,8 +7,9 @@ the hot path. Tests: tests/unit/core/test_invariants.py.
 from collections import Counter
 
 from schedd.core import graph
+from schedd.core.lazyheap import SLACK
 from schedd.core.machine import Machine
-from schedd.core.model import Status
+from schedd.core.model import OpenTask, Status
 
 
 class InvariantBroken(AssertionError):
@@ -17,54 +18,71 @@ class InvariantBroken(AssertionError):
 
 def check(machine: Machine, now: float) -> None:
     """Raises InvariantBroken with the first contradiction found. `now` is the time of the last claim."""
-    _statuses_and_places(machine, now)
+    for seq, task in machine.open.items():
+        _require(seq == task.seq, f"filed under seq {seq}", task)
+        _place(machine, task)
+        _counters(task)
+    _queues(machine, now)
     _unmet_counts(machine)
     _no_cycle(machine)
 
 
-def _require(truth: bool, story: str) -> None:
+def _require(truth: bool, story: str, task: OpenTask | None = None) -> None:
     if not truth:
-        raise InvariantBroken(story)
+        raise InvariantBroken(f"{story}: {task}" if task else story)
 
 
-def _statuses_and_places(machine: Machine, now: float) -> None:
-    for seq, task in machine.open.items():
-        story = f"task {task.id} (seq {seq}): {task}"
-        _require(seq == task.seq, f"filed under the wrong seq: {story}")
-        _require(not task.status.is_terminal, f"ended but still open: {story}")
-        free = not task.unmet and not task.held
-        is_running = task.status is Status.RUNNING
-        _require((seq in machine.running) == is_running, f"running and not counted, or the reverse: {story}")
-        _require((task in machine.ready) == (task.status is Status.READY), f"ready and not queued: {story}")
-        if task.status is Status.READY:
-            _require(free, f"ready but unmet or held: {story}")
-        if task.status is Status.PENDING:
-            _require((task in machine.delayed) == free, f"waits for time and is not in `delayed`: {story}")
-            _require(not task.cancel_requested, f"pending with a cancel on it: {story}")
-        if is_running:
-            _require(not task.unmet, f"runs before what it depends on: {story}")
-            _require(task.number > 0, f"runs without an attempt: {story}")
-        _require(0 <= task.attempts < max(task.retry.max_attempts, 1), f"attempts out of bounds: {story}")
-        if task.recurrence is not None:
-            _require(task.runs < task.recurrence.times, f"ran more often than asked: {story}")
+def _place(machine: Machine, task: OpenTask) -> None:
+    """An open task stands in the one place that its status and its conditions say."""
+    status = task.status
+    free = not task.unmet and not task.held
+    _require(not status.is_terminal, "ended but still open", task)
+    _require((task.seq in machine.running) == (status is Status.RUNNING), "running and not counted, or reverse", task)
+    _require((task in machine.ready) == (status is Status.READY), "ready and not queued, or the reverse", task)
+    delayed = status is Status.PENDING and free
+    _require((task in machine.delayed) == delayed, "waits for time alone and is not in `delayed`, or the reverse", task)
+    if status is Status.READY:
+        _require(free, "ready but unmet or held", task)
+        _require(machine.ready.key_of(task) == task.priority, "queued under another priority", task)
+    elif delayed:
+        _require(machine.delayed.key_of(task) == task.run_at, "delayed until another time", task)
+
+
+def _counters(task: OpenTask) -> None:
+    """What a task has behind it agrees with its status and its policies."""
+    _require(0 <= task.attempts < task.retry.max_attempts, "attempts out of bounds", task)
+    _require(task.attempts <= task.number, "more attempts counted than made", task)
+    _require(0 <= task.runs < (task.recurrence.times if task.recurrence else 1), "ran more often than asked", task)
+    if task.status is Status.RUNNING:
+        _require(not task.unmet, "runs before what it depends on", task)
+        _require(task.number > 0, "runs without an attempt", task)
+    else:
+        _require(not task.cancel_requested, "does not run and has a cancel on it", task)
+
+
+def _queues(machine: Machine, now: float) -> None:
+    """Nothing is queued or counted that is not open, and what is due is not delayed."""
     for queue in (machine.ready, machine.delayed):
         for task in queue:
-            _require(machine.open.get(task.seq) is task, f"queued but not open: {task}")
-        _require(queue.stale() <= len(queue) + 64, f"{queue.stale()} stale entries beside {len(queue)} live ones")
+            _require(machine.open.get(task.seq) is task, "queued but not open", task)
+        _require(queue.stale() <= len(queue) + SLACK, f"{queue.stale()} stale entries beside {len(queue)} live ones")
     for task in machine.delayed:
-        _require(task.run_at > now, f"due and still delayed: {task}")
+        _require(task.run_at > now, "due and still delayed", task)
     for seq, task in machine.running.items():
-        _require(machine.open.get(seq) is task, f"running but not open: {task}")
+        _require(machine.open.get(seq) is task, "running but not open", task)
 
 
 def _unmet_counts(machine: Machine) -> None:
+    """`unmet` is the number of edges from open tasks, and an edge leads to what is open or has ended."""
     counted: Counter[int] = Counter()
     for task in machine.open.values():
         for child in graph.children_of(task):
             if machine.open.get(child.seq) is child:
                 counted[child.seq] += 1
+            else:
+                _require(child.status.is_terminal, f"lost: {task.id} releases it and it is not open", child)
     for seq, task in machine.open.items():
-        _require(task.unmet == counted[seq], f"unmet is {task.unmet}, its open parents are {counted[seq]}: {task.id}")
+        _require(task.unmet == counted[seq], f"unmet is {task.unmet}, its open parents are {counted[seq]}", task)
 
 
 def _no_cycle(machine: Machine) -> None:

@@ -39,6 +39,10 @@ class LazyHeap:
         """What lives, in no order."""
         return (entry[2] for entry in self._live.values())
 
+    def key_of(self, task: OpenTask) -> float | None:
+        """The key that a record stands under, or None if it is not there."""
+        return self._live[task.seq][0] if task in self else None
+
     def push(self, key: float, task: OpenTask) -> None:
         """Put a record in, or move it to another key."""
         entry = (key, task.seq, task)

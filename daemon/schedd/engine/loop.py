@@ -114,7 +114,7 @@ class Engine:
     def __init__(
         self, store: Store, executor: Executor, clock: Clock, workers: int, inbox: Inbox | None = None
     ) -> None:
-        self.inbox = inbox or Inbox()
+        self.inbox = inbox if inbox is not None else Inbox()  # an empty one is false
         self.fault: Fault | None = None
         self.beat = clock.monotonic()  # when the loop last made progress: the watchdog's food
         self._store = store

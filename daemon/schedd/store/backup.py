@@ -9,9 +9,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from schedd.store.connect import connect_to_read
 from schedd.store.faults import translated
-
-PAGES_AT_ONCE = 1_000
 
 
 class BackupRefused(Exception):
@@ -21,7 +20,8 @@ class BackupRefused(Exception):
 def copy_database(source: Path, target: Path) -> None:
     """A consistent, fsynced copy of `source` at `target`, which must not exist.
 
-    It is written under another name first, so what stands at `target` is always whole. Raises BackupRefused,
+    It is written under another name first, so what stands at `target` is always whole; only its owner may read it.
+    Other connections may read and write meanwhile. Raises BackupRefused,
     StoreUnavailable or StoreBroken.
     """
     if target.exists():
@@ -42,20 +42,14 @@ def copy_database(source: Path, target: Path) -> None:
 
 def _write_copy(source: Path, partial: Path) -> None:
     partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # environments of tasks are in it
     with (
         translated(source),
-        closing(sqlite3.connect(f"file:{_quoted(source)}?mode=ro", uri=True)) as reading,
+        closing(connect_to_read(source)) as reading,
         closing(sqlite3.connect(partial)) as writing,
     ):
-        reading.execute("PRAGMA busy_timeout = 5000")
-        reading.backup(writing, pages=PAGES_AT_ONCE)
+        reading.backup(writing)  # all at once: in steps it would begin again after each commit of the daemon
         writing.execute("PRAGMA journal_mode = DELETE")  # one file, without a -wal beside it
-
-
-def _quoted(path: Path) -> str:
-    from urllib.parse import quote
-
-    return quote(str(path))
 
 
 def _sync(path: Path) -> None:

@@ -1,7 +1,7 @@
 """The contract between the engine and what keeps its rows, and the ways in which keeping can fail.
 
 Two implementations, `store.sqlite.SqliteStore` and `store.memory.MemoryStore`, pass one suite:
-tests/unit/store/test_contract.py. Only the engine thread uses a Store; readers have `store.reads`.
+tests/unit/store/test_store_contract.py. Only the engine thread uses a Store; readers have `store.reads`.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,19 +1,23 @@
-"""The one way to open the database for writing: an SQLAlchemy engine with schedd's pragmas and transactions.
+"""The ways to open the database: an SQLAlchemy engine that writes, and plain connections that can only read.
 
 Python's sqlite3 begins transactions by itself in its default mode and so leaves a failed migration half-applied;
 here it never does (`isolation_level=None`), and every transaction of the engine is a BEGIN IMMEDIATE by a listener.
-The daemon and the migrations use the same engine. Tests: tests/unit/store/test_sqlite.py.
+The daemon and the migrations use the same engine. Tests: tests/unit/store/test_connect.py.
 """
 
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import quote
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 BUSY_TIMEOUT_MS = 1_000
 """SQLite's own wait for another writer: short, since the engine loop retries and must not look hung meanwhile."""
+
+READ_PATIENCE_S = 5.0
+"""How long a reader waits for a lock; beside a write-ahead log it meets one only while that is recovered or reset."""
 
 JOURNAL_LIMIT_BYTES = 64 * 1024 * 1024
 
@@ -28,26 +32,50 @@ _PRAGMAS = (
 )
 
 
-def writing_engine(path: Path, foreign_keys: bool = True) -> Engine:
+def writing_engine(path: Path, *, migrating: bool = False) -> Engine:
     """An engine with one connection that may be handed from thread to thread (never used by two at once).
 
-    `foreign_keys` is off for migrations alone: inside a transaction the pragma does nothing, and with it on, the
-    rebuilding of a table would cascade.
+    Migrations alone may create the file, and alone have foreign keys off: inside a transaction the pragma does
+    nothing, and with it on, the rebuilding of a table would cascade.
     """
-    engine = create_engine(
-        f"sqlite:///{path}",
-        poolclass=StaticPool,
-        connect_args={"check_same_thread": False, "isolation_level": None, "timeout": BUSY_TIMEOUT_MS / 1000},
-    )
+
+    def connect() -> sqlite3.Connection:
+        connection = _connect(path, "rwc" if migrating else "rw", BUSY_TIMEOUT_MS / 1000)
+        connection.text_factory = _text
+        return connection
 
     def on_connect(connection: sqlite3.Connection, record: object) -> None:
         for pragma in _PRAGMAS:
             connection.execute(pragma)
-        connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
+        connection.execute(f"PRAGMA foreign_keys = {'OFF' if migrating else 'ON'}")
 
     def on_begin(connection: Any) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
+    engine = create_engine("sqlite://", creator=connect, poolclass=StaticPool)
     event.listen(engine, "connect", on_connect)
     event.listen(engine, "begin", on_begin)
     return engine
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write, not even the header, and that any one thread may use at a time.
+
+    Text that is not UTF-8 comes back with replacement characters: it is there to be shown. Raises sqlite3.Error.
+    """
+    connection = _connect(path, "ro", READ_PATIENCE_S)
+    connection.text_factory = lambda raw: raw.decode(errors="replace")
+    return connection
+
+
+def _connect(path: Path, mode: Literal["ro", "rw", "rwc"], timeout_s: float) -> sqlite3.Connection:
+    uri = f"file:{quote(str(path))}?mode={mode}"  # quoted, or a `?` in the path would lead to another file
+    return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None, timeout=timeout_s)
+
+
+def _text(raw: bytes) -> str | bytes:
+    """Stored text; where it is not UTF-8 the bytes themselves, so that damage is met by who reads that value."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw

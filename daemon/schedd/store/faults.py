@@ -1,6 +1,6 @@
 """What an error of the database means for schedd: it can pass, it cannot, or one statement is to blame.
 
-Tests: tests/unit/store/test_faults.py.
+Tests: tests/unit/store/test_sqlite_faults.py.
 """
 
 import sqlite3
@@ -47,6 +47,8 @@ def translate(error: Exception, path: object) -> Exception:
         if any(words in str(original) for words in _SCHEMA_GONE):
             return StoreBroken(f"the tables of the database are not those of schedd ({path}: {original}); {WHAT_TO_DO}")
         return StatementFailed(f"the database refused a statement: {original}")
+    if isinstance(original, MemoryError):  # how sqlite3 tells SQLITE_NOMEM
+        return StoreUnavailable(f"{_CAN_PASS[sqlite3.SQLITE_NOMEM]} ({path})")
     if isinstance(error, (SQLAlchemyError, OverflowError, UnicodeEncodeError)):
         return StatementFailed(f"the database refused a value: {original}")
     return error
@@ -57,5 +59,5 @@ def translated(path: object) -> Iterator[None]:
     """Whatever the database raises within leaves as StoreUnavailable, StoreBroken or StatementFailed."""
     try:
         yield
-    except (SQLAlchemyError, sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OverflowError, UnicodeEncodeError, MemoryError) as error:
         raise translate(error, path) from error

@@ -4,6 +4,7 @@ A row that cannot be read as a task is set aside with the reason; it never keeps
 judged where they are (`json_valid` in SQLite) and stay there. Tests: tests/unit/store/test_loading.py.
 """
 
+import math
 import sqlite3
 from dataclasses import replace
 from typing import Any
@@ -33,7 +34,7 @@ SELECT_EDGES = f"""
 SELECT d.task_seq, d.on_seq, d."when", p.status
 FROM task AS c INDEXED BY ix_task_open
 CROSS JOIN dependency AS d ON d.task_seq = c.seq LEFT JOIN task AS p ON p.seq = d.on_seq
-WHERE c.{OPEN} ORDER BY d.task_seq, d.on_seq
+WHERE {OPEN.replace("status", "c.status")} ORDER BY d.task_seq, d.on_seq
 """  # noqa: S608 - a constant of ours
 SELECT_OPEN_ATTEMPT = "SELECT max(number) FROM attempt WHERE task_seq = ? AND outcome IS NULL"
 SELECT_PAUSED = "SELECT value FROM setting WHERE name = 'paused'"
@@ -77,9 +78,13 @@ def _open_attempt(connection: sqlite3.Connection, seq: int) -> int | None:
 
 
 def _set_aside(stored: Stored, reasons: dict[int, str]) -> None:
-    for task in [task for task in stored.tasks if task.seq in reasons]:
-        stored.tasks.remove(task)
-        stored.damaged.append(DamagedTask(task.seq, task.id, reasons[task.seq]))
+    bad = [task for task in stored.tasks if task.seq in reasons]
+    stored.tasks[:] = [task for task in stored.tasks if task.seq not in reasons]
+    stored.damaged.extend(DamagedTask(task.seq, task.id, reasons[task.seq]) for task in bad)
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (float, int) and math.isfinite(value)
 
 
 class _RowReader:
@@ -103,8 +108,10 @@ class _RowReader:
         for name, value in (("priority", priority), ("attempts", attempts), ("number", number), ("runs", runs)):
             if type(value) is not int or (value < 0 and name != "priority"):
                 raise _Damage(f"its {name} is not a count: {value!r:.80}")
-        if type(run_at) not in (float, int) or (planned_at is not None and type(planned_at) not in (float, int)):
+        if not _is_time(run_at) or not (planned_at is None or _is_time(planned_at)):
             raise _Damage(f"its run_at or planned_at is not a time: {run_at!r:.80}, {planned_at!r:.80}")
+        if held not in (0, 1) or cancel_requested not in (0, 1):
+            raise _Damage(f"its held or cancel_requested is neither 0 nor 1: {held!r:.80}, {cancel_requested!r:.80}")
         if error is not None and not isinstance(error, str):
             raise _Damage("its error is not text")
         retry = self._retry(max_attempts, base_delay, max_delay)
@@ -113,6 +120,8 @@ class _RowReader:
             raise _Damage(f"it has {attempts} attempts behind it and is still open, of {retry.max_attempts} allowed")
         if recurrence is not None and runs >= recurrence.times:
             raise _Damage(f"it has {runs} runs behind it and is still open, of {recurrence.times} asked for")
+        if known is Status.PENDING and cancel_requested:
+            raise _Damage("it is to be cancelled and does not run")
         if known is Status.RUNNING and not number:
             raise _Damage("it is running without an attempt")
         if known is Status.RUNNING and planned_at is None:

@@ -1,16 +1,17 @@
 """A store in memory: dicts and an undo log. For the library, and the second witness of the contract suite.
 
-It keeps what the library reads (tasks, their edges, their attempts' ends) and nothing that grows without need: no
-event lines. Payloads are any Python object. Tests: tests/unit/store/test_store_contract.py.
+It keeps what the library reads (tasks and their edges) and nothing that grows without need: no event lines, no
+attempts. Payloads are any Python object. Tests: tests/unit/store/test_store_contract.py, test_memory.py.
 """
 
+import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from schedd.core.events import Output
 from schedd.core.model import KnownTask, OpenTask, Recurrence, RetryPolicy, Status, Stored, StoredEdge, StoredTask, When
-from schedd.store.base import NewBatchRow, StoredAnswer
+from schedd.store.base import NewBatchRow, StatementFailed, StoredAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class MemoryRow:
 
 
 class MemoryStore:
-    """Rows in dicts. Within a transaction each first change of a key notes how to undo it."""
+    """Rows in dicts. Within a transaction each change notes how to undo it."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, MemoryRow] = {}
@@ -50,18 +51,29 @@ class MemoryStore:
         self._answers: dict[str, StoredAnswer] = {}
         self._numbers = {"batch": 0, "task": 0, "paused": 0}
         self._undo: list[Callable[[], object]] = []
+        self._open = False
+        self._transaction = threading.Lock()  # held by an open one: `rows` shows what is committed, and nothing else
 
     # --- transactions -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        assert not self._undo, "a transaction is open already"
+        assert not self._open, "a transaction is open already"
+        self._transaction.acquire()
+        self._open = True
 
     def commit(self) -> None:
         self._undo.clear()
+        self._end()
 
     def rollback(self) -> None:
         while self._undo:
             self._undo.pop()()
+        if self._open:
+            self._end()
+
+    def _end(self) -> None:
+        self._open = False
+        self._transaction.release()
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -80,6 +92,8 @@ class MemoryStore:
         for added in out.added:
             seq = added.task.seq
             row = _row(added.task, added.batch_seq, added.created_at)
+            if row.id in self._ids:
+                raise StatementFailed(f"there is a task with the id {row.id!r} already")
             self._set(self._tasks, seq, row)
             self._set(self._payloads, seq, added.new.payload)
             self._set(self._ids, row.id, seq)
@@ -140,8 +154,9 @@ class MemoryStore:
         return Stored([_stored(row) for row in rows], edges, [], bool(self._numbers["paused"]))
 
     def rows(self) -> list[MemoryRow]:
-        """A snapshot of every task. May be called from any thread."""
-        return list(self._tasks.values())
+        """Every task as of the last commit. May be called from any thread, within a transaction from none."""
+        with self._transaction:
+            return list(self._tasks.values())
 
     def _known(self, seq: int) -> KnownTask:
         row = self._tasks[seq]

@@ -5,19 +5,15 @@ database whole. Alembic is imported only when there is something to do. `python 
 same by hand. Tests: tests/migration.
 """
 
-import os
-import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, inspect
-from sqlalchemy.exc import SQLAlchemyError
-
-from schedd.store.backup import copy_database
-from schedd.store.base import StoreBroken
-from schedd.store.connect import writing_engine
-from schedd.store.faults import WHAT_TO_DO, translated
+from schedd.store.backup import BackupRefused, copy_database
+from schedd.store.base import StoreBroken, StoreUnavailable
+from schedd.store.connect import connect_to_read, writing_engine
+from schedd.store.faults import WHAT_TO_DO, translate, translated
 from schedd.store.tables import HEAD
 
 
@@ -25,7 +21,7 @@ class StoreTooNew(Exception):
     """The database was written by a newer schedd; install that version, or restore the backup it took."""
 
 
-class MigrationFailed(Exception):
+class MigrationFailed(StoreBroken):
     """An upgrade of the database failed; the database is as it was before."""
 
 
@@ -50,37 +46,42 @@ def script_location() -> Path:
 def upgrade(path: Path) -> Upgrade:
     """Make or upgrade the database at `path`.
 
-    Raises StoreTooNew, MigrationFailed, StoreBroken (not a database, damaged, somebody else's) or StoreUnavailable.
+    Raises StoreTooNew, MigrationFailed, StoreBroken (not a database, damaged, somebody else's) or StoreUnavailable;
+    a file that is refused has only been read.
     """
-    engine = writing_engine(path, foreign_keys=False)
-    try:
-        with translated(path), engine.connect() as connection:
-            revision = _revision(connection, path)
-        if revision == HEAD:
-            return Upgrade(HEAD, HEAD, None)
-        if revision is not None and revision not in _known_revisions():
-            raise StoreTooNew(
-                f"the database {path} has revision {revision}, which this schedd (revision {HEAD}) does not know: it "
-                "was written by a newer one. Install that version, or restore the backup that it took when it upgraded"
-            )
-        backup = None if revision is None else _back_up(path, revision)
-        _run_scripts(engine, path)
-        return Upgrade(revision, HEAD, backup)
-    finally:
-        engine.dispose()
+    revision = _revision(path)
+    if revision == HEAD:
+        return Upgrade(HEAD, HEAD, None)
+    if revision is not None and revision not in _known_revisions():
+        raise StoreTooNew(
+            f"the database {path} has revision {revision}, which this schedd (revision {HEAD}) does not know: it "
+            "was written by a newer one. Install that version, or restore the backup that it took when it upgraded"
+        )
+    backup = None if revision is None else _back_up(path, revision)
+    _run_scripts(path)
+    return Upgrade(revision, HEAD, backup)
 
 
-def _revision(connection: Connection, path: Path) -> str | None:
-    """The revision of a database; None for one that is empty. Raises StoreBroken for one that is not ours."""
-    names = set(inspect(connection).get_table_names())
-    if not names:
+def _revision(path: Path) -> str | None:
+    """The revision of a database; None for one that is absent or empty. Raises StoreBroken for one that is not ours."""
+    if path.is_dir():
+        raise StoreBroken(f"{path} is a directory where the database should be; move it away")
+    if not path.exists():
         return None
-    if "alembic_version" not in names:
-        raise StoreBroken(f"{path} is an SQLite database, but not one of schedd ({', '.join(sorted(names)[:5])})")
-    row = connection.exec_driver_sql("SELECT version_num FROM alembic_version").fetchone()
-    if row is None and names - {"alembic_version"}:
+    with translated(path), closing(connect_to_read(path)) as connection:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+        names = [row[0] for row in connection.execute(query)]
+        if not names:
+            return None
+        if "alembic_version" not in names or "task" not in names:
+            raise StoreBroken(
+                f"{path} is an SQLite database, but not one of schedd: it has the tables {', '.join(names[:5])}; "
+                "move it away, or name another state directory"
+            )
+        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    if row is None:
         raise StoreBroken(f"{path} does not say which schema it has; {WHAT_TO_DO}")
-    return None if row is None else str(row[0])
+    return str(row[0])
 
 
 def _known_revisions() -> set[str]:
@@ -96,31 +97,35 @@ def _back_up(path: Path, revision: str) -> Path:
     while target.exists():
         number += 1
         target = path.with_name(f"{path.name}.{revision}.{number}.bak")
-    copy_database(path, target)
+    try:
+        copy_database(path, target)
+    except BackupRefused as refusal:
+        raise MigrationFailed(f"no backup, no upgrade: {refusal}; nothing was changed") from refusal
     return target
 
 
-def _run_scripts(engine: Engine, path: Path) -> None:
+def _run_scripts(path: Path) -> None:
+    """All that is missing, in one transaction. Raises MigrationFailed, or StoreUnavailable for what can pass."""
     from alembic import command
     from alembic.config import Config
-    from alembic.util import CommandError
 
     config = Config()
     config.set_main_option("script_location", str(script_location()).replace("%", "%%"))
+    engine = writing_engine(path, migrating=True)
     try:
-        with translated(path), engine.begin() as connection:
+        with engine.begin() as connection:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
-            broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
-            if broken:
-                raise MigrationFailed(
-                    f"the upgrade of {path} would leave {len(broken)} dangling references; {_AS_IT_WAS}"
-                )
-    except (CommandError, SQLAlchemyError) as error:
-        raise MigrationFailed(f"the upgrade of {path} failed: {error}; {_AS_IT_WAS}") from error
-
-
-_AS_IT_WAS = "nothing was changed"
+            dangling = len(connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall())
+            if dangling:
+                raise ValueError(f"it would leave {dangling} dangling references")
+    except Exception as error:  # a script may raise anything
+        fault = translate(error, path)
+        if isinstance(fault, StoreUnavailable):
+            raise fault from error
+        raise MigrationFailed(f"the upgrade of {path} failed and nothing was changed: {error}") from error
+    finally:
+        engine.dispose()
 
 
 def main() -> None:
@@ -128,11 +133,9 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: python -m schedd.store.migrate PATH")
     path = Path(sys.argv[1])
-    if not os.access(path.parent, os.W_OK):
-        sys.exit(f"cannot write to {path.parent}")
     try:
         done = upgrade(path)
-    except (StoreTooNew, MigrationFailed, StoreBroken, sqlite3.Error) as error:
+    except (StoreTooNew, StoreBroken, StoreUnavailable) as error:
         sys.exit(str(error))
     print(f"{path}: {done.from_revision or 'new'} -> {done.to_revision}", file=sys.stderr)
 

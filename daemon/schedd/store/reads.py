@@ -6,32 +6,29 @@ whose keys are those of `answers.py`. Tests: tests/unit/store/test_reads.py.
 """
 
 import json
-import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import quote
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    and_,
-    create_engine,
-    event,
-    func,
-    select,
-)
+from sqlalchemy import Connection, Select, and_, create_engine, event, func, select, text, union_all
 from sqlalchemy.pool import QueuePool
 
 from schedd.store import tables
+from schedd.store.connect import connect_to_read
 from schedd.store.faults import translated
 
 MAX_UNSUCCESSFUL = 100
 """How many tasks that did not succeed `progress` names; it counts them all."""
 
+SHOWN_PAYLOAD_CHARS = 65_536
+"""How much of a payload a list holds: all of it for any work that people would read."""
+
 _task, _attempt, _batch, _edge, _event = tables.task, tables.attempt, tables.batch, tables.dependency, tables.event
+_LAST_FAILED = """
+SELECT seq FROM task INDEXED BY ix_task_failed WHERE status = 'failed' ORDER BY settled_at DESC LIMIT :limit
+"""
 _TERMINAL = ("succeeded", "failed", "cancelled", "skipped")
 
 
@@ -41,7 +38,11 @@ class Reads:
     def __init__(self, path: Path, pool_size: int = 4) -> None:
         self.path = path
         self._engine = create_engine(
-            "sqlite://", creator=self._connect, poolclass=QueuePool, pool_size=pool_size, max_overflow=0
+            "sqlite://",
+            creator=lambda: connect_to_read(path),
+            poolclass=QueuePool,
+            pool_size=pool_size,
+            max_overflow=0,
         )
         event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
 
@@ -53,7 +54,7 @@ class Reads:
 
     def task(self, task_id: str) -> dict[str, Any] | None:
         """The task with this full id, with its retry policy, or None."""
-        rows = self._tasks(_select_tasks().where(_task.c.id == task_id))
+        rows = self._tasks(_select_tasks(whole_payload=True).where(_task.c.id == task_id))
         return rows[0] if rows else None
 
     def tasks(
@@ -65,16 +66,17 @@ class Reads:
         limit: int = 100,
     ) -> list[dict[str, Any]]:
         """Tasks in the order of their submission, from behind the seq `after` on, at most `limit`."""
-        query = _select_tasks().where(_task.c.seq > after).order_by(_task.c.seq).limit(limit)
-        if statuses:
-            query = query.where(_task.c.status.in_(list(statuses)))
+        page = select(_task.c.seq).where(_task.c.seq > after).order_by(_task.c.seq).limit(limit)
         if batch is not None:
-            query = query.where(
-                _task.c.batch_seq == select(_batch.c.seq).where(_batch.c.name == batch).scalar_subquery()
-            )
+            page = page.where(_task.c.batch_seq == select(_batch.c.seq).where(_batch.c.name == batch).scalar_subquery())
         if ids:
-            query = query.where(_task.c.id.in_(_json_values(ids)))
-        return self._tasks(query)
+            page = page.where(_task.c.id.in_(_json_values(ids)))
+        if not statuses:
+            return self._tasks(_select_tasks().where(_task.c.seq.in_(page)).order_by(_task.c.seq))
+        # A page of each status, each already in order in its index; of several at once all rows would be sorted.
+        pages = [select(page.where(_task.c.status == status).subquery()) for status in sorted(statuses)]
+        seqs = union_all(*pages)
+        return self._tasks(_select_tasks().where(_task.c.seq.in_(seqs)).order_by(_task.c.seq).limit(limit))
 
     def tasks_by_seqs(self, seqs: Collection[int]) -> list[dict[str, Any]]:
         """The tasks with these seqs, in the order of their submission; unknown ones are absent."""
@@ -86,8 +88,8 @@ class Reads:
 
     def last_failed(self, limit: int) -> list[dict[str, Any]]:
         """The tasks that failed last, the newest first."""
-        query = _select_tasks().where(_task.c.status == "failed").order_by(_task.c.settled_at.desc()).limit(limit)
-        return self._tasks(query)
+        newest = text(_LAST_FAILED).bindparams(limit=limit).columns(_task.c.seq).scalar_subquery()
+        return self._tasks(_select_tasks().where(_task.c.seq.in_(newest)).order_by(_task.c.settled_at.desc()))
 
     def attempts(self, seq: int) -> list[dict[str, Any]]:
         """Every attempt of a task, oldest first."""
@@ -218,28 +220,22 @@ class Reads:
         with translated(self.path), self._engine.begin() as connection:
             yield connection
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            f"file:{quote(str(self.path))}?mode=ro",
-            uri=True,
-            check_same_thread=False,
-            isolation_level=None,
-            timeout=5.0,
-        )
-        connection.execute("PRAGMA query_only = ON")
-        return connection
 
+def _select_tasks(*, whole_payload: bool = False) -> Select[Any]:
+    """The columns of a TaskView (with `payload` instead of `what`) and of its retry policy.
 
-def _select_tasks() -> Select[Any]:
-    """The columns of a TaskView (with `payload` instead of `what`) and of its retry policy."""
+    Payloads are cut at `SHOWN_PAYLOAD_CHARS` unless asked for whole: a page of the largest ones would take gigabytes.
+    """
     started_at = (
         select(_attempt.c.started_at)
         .where(_attempt.c.task_seq == _task.c.seq, _attempt.c.number == _task.c.number)
         .scalar_subquery()
         .label("started_at")
     )
-    columns = [column for column in _task.c if column.name not in ("batch_seq", "delay", "catch_up", "planned_at")]
-    return select(*columns, _batch.c.name.label("batch"), started_at).select_from(
+    left_out = ("batch_seq", "delay", "catch_up", "planned_at", "payload")
+    columns: list[Any] = [column for column in _task.c if column.name not in left_out]
+    payload = _task.c.payload if whole_payload else func.substr(_task.c.payload, 1, SHOWN_PAYLOAD_CHARS)
+    return select(*columns, payload.label("payload"), _batch.c.name.label("batch"), started_at).select_from(
         _task.join(_batch, _batch.c.seq == _task.c.batch_seq)
     )
 

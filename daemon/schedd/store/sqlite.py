@@ -52,6 +52,7 @@ class SqliteStore:
     def commit(self) -> None:
         with translated(self.path):
             self._connection.execute("COMMIT")
+            self._check_file()
 
     def rollback(self) -> None:
         with suppress(sqlite3.Error):  # there was none, or the fault that ended it has rolled it back

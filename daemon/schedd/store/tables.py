@@ -31,8 +31,16 @@ metadata = MetaData(
     }
 )
 
-OPEN = "status NOT IN ('succeeded', 'failed', 'cancelled', 'skipped')"
-"""What is not known to have ended; a status that nobody knows is open, so that recovery meets it."""
+OPEN = "status <> 'succeeded' AND status <> 'failed' AND status <> 'cancelled' AND status <> 'skipped'"
+"""What is not known to have ended; a status that nobody knows is open, so that recovery meets it.
+
+Spelled out, like the check of `status`: for an IN with a list SQLite builds a table each time a row is written, which
+made up a third of the time that it took to write one.
+"""
+
+_STORED = " OR ".join(
+    f"status = '{status}'" for status in ("pending", "running", "succeeded", "failed", "cancelled", "skipped")
+)
 
 batch = Table(
     "batch",
@@ -57,7 +65,6 @@ task = Table(
     Column("seq", Integer, primary_key=True),
     Column("id", Text, nullable=False),
     Column("batch_seq", Integer, ForeignKey("batch.seq"), nullable=False),
-    Column("payload", Text, nullable=False, comment="JSON: what the task does"),
     Column("priority", Integer, nullable=False),
     Column("max_attempts", Integer, nullable=False),
     Column("base_delay", Float, nullable=False),
@@ -77,12 +84,12 @@ task = Table(
     Column("error", Text, nullable=True),
     Column("created_at", Float, nullable=False),
     Column("settled_at", Float, nullable=True),
+    Column("payload", Text, nullable=False, comment="JSON: what the task does; last, so that no other is behind it"),
     UniqueConstraint("id"),
-    CheckConstraint(
-        "status IN ('pending', 'running', 'succeeded', 'failed', 'cancelled', 'skipped')", name="status_is_stored"
-    ),
+    CheckConstraint(_STORED, name="status_is_stored"),
     Index("ix_task_open", "seq", sqlite_where=text(OPEN)),
-    Index("ix_task_status_settled_at", "status", "settled_at"),
+    Index("ix_task_status", "status"),  # and by seq within each status: what a page of `list --status` reads
+    Index("ix_task_failed", "settled_at", sqlite_where=text("status = 'failed'")),
     Index("ix_task_batch_seq", "batch_seq"),
     sqlite_autoincrement=True,
 )

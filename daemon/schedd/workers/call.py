@@ -9,6 +9,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from schedd.core import limits
@@ -111,7 +112,7 @@ def _judge(status: int, answer: list[Any]) -> Ending:
 
 # --- in a thread --------------------------------------------------------------------------------------------------
 
-_resolved: dict[str, Callable[..., Any]] = {}
+_resolve = lru_cache(maxsize=4_096)(functions.resolve)  # what was imported here stays imported anyway
 
 
 class Flag:
@@ -165,13 +166,3 @@ def run_in_thread(
         return ending.failed(text.of_error(error))
     attempt.detach()
     return ending.SUCCEEDED if result is None else Ending(Outcome.SUCCEEDED, result=text.of_result(result))
-
-
-def _resolve(name: str) -> Callable[..., Any]:
-    """As `functions.resolve`, remembered: a module stays imported in this process anyway."""
-    function = _resolved.get(name)
-    if function is None:
-        function = functions.resolve(name)
-        if len(_resolved) < limits.MAX_TASKS_PER_BATCH:
-            _resolved[name] = function
-    return function

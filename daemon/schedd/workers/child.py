@@ -14,7 +14,6 @@ Tests: tests/unit/workers/test_call.py.
 
 import _thread
 import atexit
-import importlib
 import json
 import os
 import signal
@@ -47,10 +46,14 @@ def attend(exchange: int, changed_signals: Iterable[int]) -> int:
 def _serve(request: dict[str, Any]) -> tuple[list[Any] | None, int]:
     """The answer (None: the exit code says it all) and the exit code."""
     try:
-        _settle_in(request)
+        os.chdir(request["cwd"])
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         return ["not_started", f"cannot enter the directory {request['cwd']!r}: {reason}"], 1
+    try:
+        _settle_in(request)
+    except (OSError, ValueError) as error:
+        return ["not_started", f"cannot set its environment: {error}"], 1
     try:
         function = functions.resolve(request["call"])
     except functions.CannotImport as error:
@@ -64,15 +67,14 @@ def _serve(request: dict[str, Any]) -> tuple[list[Any] | None, int]:
 
 
 def _settle_in(request: dict[str, Any]) -> None:
-    """Directory, environment, import path and output, as a fresh `python -m` there would have them."""
-    os.chdir(request["cwd"])
+    """Environment, import path and output, as a fresh `python -m` in this directory would have them."""
     os.environ.clear()
     os.environ.update(request["environment"])
     added = [os.getcwd()]
     added += [path for path in request["environment"].get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path[:] = [*added, *sys.path]
     sys.argv = [request["call"]]
-    importlib.invalidate_caches()  # what the server saw of directories may be older than the task's modules
+    sys.path_importer_cache.clear()  # what the server saw of directories may be older than the task's modules
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
 

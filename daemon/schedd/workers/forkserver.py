@@ -102,7 +102,7 @@ class ForkServer:
         self._tell("started", call, pid, start_ticks(pid) or 0)
 
     def _fork(self, log: int, exchange: int) -> int:
-        """The pid of a new child. What this process ignores must not be lost on it before it has its own dispositions."""
+        """The pid of a new child. A signal that this process ignores waits until the child has its own dispositions."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
         try:
             pid = os.fork()

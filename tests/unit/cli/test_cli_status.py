@@ -128,7 +128,7 @@ def test_a_task_is_shown_with_all_that_is_known(detail: Make) -> None:
         "ci-1/report  finished  ready",
         "",
         "ATTEMPT  OUTCOME      AGO  TOOK   CPU   MEMORY  HOW IT ENDED",
-        "1        timed_out  1m20s    1m  0.5s  2.0 MiB  killed by SIGKILL; timed out after 1m",
+        "1        timed_out  1m20s    1m  0.5s  2.0 MiB  timed out after 1m; killed by SIGKILL",
         "2        failed        5s    3s     -        -  exit code 2",
     ]
 

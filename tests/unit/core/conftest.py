@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
-from support.core_driver import Driver
 
 from schedd.core import invariants
+from support.core_driver import Driver
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """A batch that exists has passed its checks."""
 
 import pytest
-from support.core_driver import new
 
 from schedd.core import limits
 from schedd.core.batch import NewBatch
 from schedd.core.errors import CycleError, DuplicateId, InvalidRequest, SelfDependency, UnknownDependency
 from schedd.core.model import Dependency, When
+from support.core_driver import new
 
 
 class TestShape:
@@ -25,7 +25,7 @@ class TestShape:
     @pytest.mark.parametrize("name", ["", "a/b", "7", "x" * (limits.MAX_BATCH_NAME_CHARS + 1)])
     def test_a_batch_name_is_checked(self, name: str):
         """An empty name is no name, not no name given."""
-        with pytest.raises(InvalidRequest, match="^batch name "):
+        with pytest.raises(InvalidRequest, match=r"^batch name "):
             NewBatch([new("a")], name)
 
     def test_two_tasks_of_one_name_are_refused(self):
@@ -63,7 +63,7 @@ class TestDependencies:
 
     def test_a_self_dependency_is_refused(self):
         """By its own class, not as a cycle."""
-        with pytest.raises(SelfDependency, match="^b cannot depend on itself$"):
+        with pytest.raises(SelfDependency, match=r"^b cannot depend on itself$"):
             NewBatch([new("a"), new("b", "a", "b")])
 
     def test_an_unknown_dependency_is_refused_when_the_known_are_known(self):

@@ -5,9 +5,7 @@ import pytest
 from schedd.core import errors
 from schedd.core.errors import CycleError, IllegalTransition, Refused
 
-REFUSALS = [
-    refusal for refusal in vars(errors).values() if isinstance(refusal, type) and issubclass(refusal, Refused)
-]
+REFUSALS = [refusal for refusal in vars(errors).values() if isinstance(refusal, type) and issubclass(refusal, Refused)]
 WITH_DEFAULT = [refusal for refusal in REFUSALS if refusal is not CycleError]
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from support.core_driver import Driver, new
 
 from schedd.core.events import (
     AddedEdge,
@@ -18,6 +17,7 @@ from schedd.core.events import (
     StopAttempt,
 )
 from schedd.core.model import NewTask, OpenTask, Outcome, RetryPolicy, Status, StopReason, When
+from support.core_driver import Driver, new
 
 TASK = OpenTask(1, "a", 0, RetryPolicy(), None, 0.0)
 

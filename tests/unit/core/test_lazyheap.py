@@ -54,8 +54,10 @@ class TestOrder:
         heap.push(1.5, task)
         assert heap.peek() == (1.5, 7, task)
         assert task in heap
+        assert heap.key_of(task) == 1.5
         assert heap.pop() is task
         assert task not in heap
+        assert heap.key_of(task) is None
 
 
 class TestRevived:
@@ -69,7 +71,7 @@ class TestRevived:
         heap.discard(old)
         heap.push(5, revived)
         assert old not in heap
-        assert revived in heap
+        assert (heap.key_of(old), heap.key_of(revived)) == (None, 5)
         assert heap.pop() is revived
         assert heap.pop() is None
 

@@ -5,12 +5,12 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
-from support.core_driver import START, Driver, new, snapshot
 
 from schedd.core.errors import IllegalTransition
 from schedd.core.events import Output, StartAttempt, WorkersChanged
 from schedd.core.machine import LEGAL, Machine
 from schedd.core.model import DamagedTask, OpenTask, Outcome, RetryPolicy, Status, Stored
+from support.core_driver import START, Driver, new, snapshot
 
 PENDING, READY, RUNNING = Status.PENDING, Status.READY, Status.RUNNING
 SUCCEEDED, FAILED, CANCELLED, SKIPPED = Status.SUCCEEDED, Status.FAILED, Status.CANCELLED, Status.SKIPPED

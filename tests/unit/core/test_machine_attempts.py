@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from support.core_driver import START, Driver, new, snapshot
 
 from schedd.core.events import AttemptSpawned, Output, StopAttempt
 from schedd.core.limits import SCHEDD_FAULT_DELAY_S
 from schedd.core.model import CatchUp, Outcome, Recurrence, RetryPolicy, Status, StopReason
+from support.core_driver import START, Driver, new, snapshot
 
 RETRY = RetryPolicy(max_attempts=4, base_delay=10.0, max_delay=25.0)
 FAILURES = [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CRASHED, Outcome.START_FAILED]

@@ -1,10 +1,9 @@
 """A machine rebuilt from rows: the same one, or mended where rows cannot mean what they say."""
 
 import pytest
-from support.core_driver import START, Driver, new, picture
 
 from schedd.core import invariants
-from schedd.core.events import Output, WorkersChanged
+from schedd.core.events import AttemptEnded, Output, WorkersChanged
 from schedd.core.machine import Machine
 from schedd.core.model import (
     TERMINAL,
@@ -20,6 +19,7 @@ from schedd.core.model import (
     StoredTask,
     When,
 )
+from support.core_driver import START, Driver, new, picture
 
 ENDS = sorted(TERMINAL)
 
@@ -172,7 +172,9 @@ class TestEndedParents:
     @pytest.mark.parametrize("when", When)
     def test_a_child_of_what_is_gone_is_skipped(self, when: When):
         """Nobody knows how it ended, so no `when` is met."""
-        rebuilt = Rebuilt(Stored([row(2, "child"), row(3, "below")], [edge(2, 1, None, when), edge(3, 2, Status.PENDING)]))
+        rebuilt = Rebuilt(
+            Stored([row(2, "child"), row(3, "below")], [edge(2, 1, None, when), edge(3, 2, Status.PENDING)])
+        )
         assert rebuilt.statuses == {"child": "skipped", "below": "skipped"}
         assert rebuilt.errors["child"] == "skipped because what it depends on (seq 1) is gone"
         assert not rebuilt.machine.open
@@ -198,7 +200,9 @@ class TestDamaged:
     @pytest.mark.parametrize("when", When)
     def test_a_damaged_row_is_set_aside_and_its_children_are_judged(self, when: When):
         """It has failed, with the reason; `failed` and `finished` are met by that, `succeeded` is not."""
-        stored = Stored([row(2, "child")], [edge(2, 1, Status.PENDING, when)], [DamagedTask(1, "broken", "no priority")])
+        stored = Stored(
+            [row(2, "child")], [edge(2, 1, Status.PENDING, when)], [DamagedTask(1, "broken", "no priority")]
+        )
         rebuilt = Rebuilt(stored)
         assert rebuilt.statuses == {
             "broken": Status.FAILED,
@@ -207,6 +211,16 @@ class TestDamaged:
         assert rebuilt.errors["broken"] == "set aside: no priority"
         assert rebuilt.out.events[0].kind == "failed"
         assert rebuilt.out.changed[1].settled_at == START
+
+    def test_an_open_attempt_of_a_damaged_row_ends_as_crashed(self):
+        """It cannot be waited for, and no attempt row may stay without an outcome."""
+        rebuilt = Rebuilt(
+            Stored(damaged=[DamagedTask(1, "broken", "no priority", attempt=3), DamagedTask(2, "b", "?")])
+        )
+        assert rebuilt.out.ended == [
+            AttemptEnded(1, 3, Outcome.CRASHED, START, error="no priority", task_id="broken"),
+        ]
+        assert not rebuilt.machine.running
 
     def test_one_bad_row_stays_one_bad_row(self):
         """What has nothing to do with it is as it was."""

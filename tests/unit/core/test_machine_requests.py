@@ -3,13 +3,13 @@
 import gc
 
 import pytest
-from support.core_driver import START, Driver, new, queued
 
 from schedd.core.errors import AlreadyCancelled, AlreadyEnded, UnknownDependency
 from schedd.core.events import Cancel, Hold, Release
 from schedd.core.lazyheap import SLACK
 from schedd.core.machine import Machine
 from schedd.core.model import Dependency, KnownTask, OpenTask, Outcome, Recurrence, RetryPolicy, Status, When
+from support.core_driver import START, Driver, new, queued
 
 RETRY = RetryPolicy(max_attempts=3, base_delay=5.0)
 

@@ -1,10 +1,10 @@
 """The machine as a whole: pause, drain, the number of workers, and clocks that are set."""
 
 import pytest
-from support.core_driver import START, Driver, new
 
 from schedd.core.events import ClockStepped, DrainBegan, DrainExpired, SetPaused, StopAttempt, WorkersChanged
 from schedd.core.model import Outcome, Recurrence, RetryPolicy, Status, StopReason
+from support.core_driver import START, Driver, new
 
 
 def step_clock(driver: Driver, delta: float) -> None:
@@ -157,6 +157,17 @@ class TestClockStepped:
         driver.hold("b")
         driver.release("b")
         assert driver.ready() == ["c", "b", "a"]
+
+    def test_a_step_heard_of_only_after_a_rebuild_makes_nothing_early(self, drive, delta: float):
+        """Rows from before it, placed by the time after it, are put right: an hour ahead, nothing was due yet."""
+        driver = drive(0)
+        driver.submit(new("a", delay=60), new("b"))
+        driver.advance(20)
+        driver.now += delta
+        driver.restart()
+        driver.step(ClockStepped(delta), WorkersChanged(2))
+        assert driver.starts() == ["b"]
+        assert driver.machine.next_due() == driver.now + 40
 
     def test_the_step_is_logged(self, driver: Driver, delta: float):
         """The log says by how much, in no task's name."""

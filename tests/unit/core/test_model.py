@@ -35,7 +35,9 @@ class TestDurations:
         """Both bounds belong to the range."""
         check_duration("delay", value)
 
-    @pytest.mark.parametrize("value", [-1, -0.001, math.nan, math.inf, -math.inf, limits.MAX_DURATION_S * 1.01, 10**400])
+    @pytest.mark.parametrize(
+        "value", [-1, -0.001, math.nan, math.inf, -math.inf, 4e9, pytest.param(10**400, id="huge")]
+    )
     def test_a_duration_outside_is_refused_by_name(self, value: float):
         """Negative, endless, not a number, too long: the message names the field and the bound."""
         with pytest.raises(InvalidRequest, match=r"^delay must be from 0 to 3\.2e\+09 seconds, not ") as caught:
@@ -44,7 +46,7 @@ class TestDurations:
 
     def test_the_message_ends_with_the_value(self):
         """A person sees what was given."""
-        with pytest.raises(InvalidRequest, match="not -2.5$"):
+        with pytest.raises(InvalidRequest, match=r"not -2.5$"):
             check_duration("delay", -2.5)
 
 
@@ -78,13 +80,13 @@ class TestIds:
     )
     def test_an_id_that_would_mean_something_else_is_refused(self, value: str, reason: str):
         """Each refusal says which rule it is."""
-        with pytest.raises(InvalidRequest, match="^id ") as caught:
+        with pytest.raises(InvalidRequest, match=r"^id ") as caught:
             check_id(value)
         assert reason in str(caught.value)
 
     def test_a_batch_name_has_its_own_word_and_bound(self):
         """The message speaks of what was checked."""
-        with pytest.raises(InvalidRequest, match="^batch name must have 1 to 100 characters, not 101"):
+        with pytest.raises(InvalidRequest, match=r"^batch name must have 1 to 100 characters, not 101"):
             check_id("x" * 101, "batch name", limits.MAX_BATCH_NAME_CHARS)
 
 
@@ -172,7 +174,7 @@ class TestNewTask:
 
     def test_a_name_is_checked_as_an_id(self):
         """What is no id is no name."""
-        with pytest.raises(InvalidRequest, match="^id '7' must not be a number"):
+        with pytest.raises(InvalidRequest, match=r"^id '7' must not be a number"):
             NewTask(payload=None, name="7")
 
     @pytest.mark.parametrize("priority", [-limits.MAX_PRIORITY, 0, limits.MAX_PRIORITY])
@@ -194,7 +196,7 @@ class TestNewTask:
 
     def test_a_delay_is_a_duration(self):
         """A task cannot start in the past."""
-        with pytest.raises(InvalidRequest, match="^delay must be from 0"):
+        with pytest.raises(InvalidRequest, match=r"^delay must be from 0"):
             NewTask(payload=None, delay=-1)
 
     def test_the_payload_is_not_looked_at(self):

@@ -20,7 +20,9 @@ def names(*names): return {name: os.environ.get(name) for name in names}
 def environment(): return dict(os.environ)
 def descriptors(): return sorted(int(name) for name in os.listdir("/proc/self/fd"))
 def ids(): return [os.getpid() == os.getsid(0) == os.getpgid(0), sys.stdin.read(), threading.active_count()]
-def signals(): return [str(signal.getsignal(n)) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE)]
+def signals():
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE)
+    return [str(signal.getsignal(number)) for number in numbers]
 def mask(): return len(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 def fail(): print("out"); raise ValueError("no good \\udc00 \\0")
 def interrupt(): raise KeyboardInterrupt
@@ -182,6 +184,7 @@ def test_results_that_cannot_be_kept(bench: Bench, home: Path) -> None:
         ({"call": "leaves:f"}, "it called sys.exit(3)"),
         ({"cwd": "/no/such/dir"}, "cannot enter the directory '/no/such/dir': No such file or directory"),
         ({"cwd": "/a\0b"}, "null byte"),
+        ({"env": {"A": "b\0c"}}, "cannot set its environment: embedded null byte"),
     ],
 )
 def test_cannot_start(bench: Bench, home: Path, changes: dict[str, object], words: str) -> None:
@@ -243,8 +246,8 @@ def test_spawned_is_told(bench: Bench, home: Path) -> None:
     """The pid of a call is told, with the tick at which it began."""
     seq = bench.start(**payload(home, "sleep"))
     bench.until_log(seq, b"up")
-    (spawned,) = bench.pool.take_spawned()
-    assert spawned.pid == bench.pool.running()[0].pid
+    (spawned,) = until(bench.pool.take_spawned, "the process")
+    assert spawned.pid == bench.pid(seq)
     assert int(Path(f"/proc/{spawned.pid}/stat").read_text().rpartition(")")[2].split()[19]) == spawned.pid_started
     bench.stop(seq)
     bench.end()
@@ -260,12 +263,11 @@ def test_server_killed(bench: Bench, home: Path) -> None:
     """When the fork server is killed, what it ran is killed before it is told as crashed, and a new one serves."""
     seq = bench.start(**payload(home, "deaf"))
     bench.until_log(seq, b"up")
-    (running,) = bench.pool.running()
+    pid = bench.pid(seq)
     os.kill(server_pid(bench), signal.SIGKILL)
     ended = bench.end()
     assert ended.outcome is Outcome.CRASHED
-    assert running.pid is not None
-    assert not is_alive(running.pid)
+    assert not is_alive(pid)
     assert bench.run(**payload(home, "add", 1)).result == "1"
 
 
@@ -295,14 +297,13 @@ def test_server_ends_with_its_daemon(bench: Bench, home: Path) -> None:
     """When the daemon's end of the socket closes, the server kills what it started and ends."""
     seq = bench.start(**payload(home, "deaf"))
     bench.until_log(seq, b"up")
-    (running,) = bench.pool.running()
+    pid = bench.pid(seq)
     link = bench.pool._server._link
     assert link is not None
     server = link._process.pid
     link._hang_up()
     assert bench.end().outcome is Outcome.CRASHED
-    assert running.pid is not None
-    assert not is_alive(running.pid)
+    assert not is_alive(pid)
     until(lambda: not is_alive(server), "the server to end")
 
 

@@ -172,8 +172,7 @@ def test_stopped_command_hears_term(bench: Bench) -> None:
     """A command that was suspended is continued, so that TERM reaches it well within its grace."""
     seq = bench.start(run="echo up; kill -STOP $$; sleep 60", grace=60)
     bench.until_log(seq, b"up")
-    (running,) = bench.pool.running()
-    stat = Path(f"/proc/{running.pid}/stat")
+    stat = Path(f"/proc/{bench.pid(seq)}/stat")
     until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the command to stop itself")
     bench.stop(seq)
     assert (bench.end().outcome, bench.pool.running()) == (Outcome.CANCELLED, [])

@@ -16,12 +16,12 @@ def entries(paths: list[Path]) -> Counter[Path]:
 def test_no_directory_is_large() -> None:
     """Neither a million tasks nor a million attempts of one make a directory of more than 2,000 entries."""
     root = Path("logs")
-    tasks = [log_path(root, seq, number) for seq in range(1, 1_000_001, 7) for number in (1, 2)]
-    attempts = [log_path(root, 5, number) for number in range(1, 1_000_001, 7)]
-    assert max(entries(tasks).values()) <= 2_000
-    assert max(entries(attempts).values()) <= 2_000
-    whole_shelf = [log_path(root, seq, number) for seq in range(1_000, 2_000) for number in range(1, 6)]
-    assert max(entries(whole_shelf).values()) <= 2_000
+    shelves = [log_path(root, seq, 1) for seq in range(0, 2_000_000, 1_000)]
+    one_shelf = [log_path(root, seq, number) for seq in range(5_000, 6_000) for number in range(1, 6)]
+    attempts = [log_path(root, 5, number) for number in range(1, 1_000_001, 1_000)]
+    one_drawer = [log_path(root, 5, number) for number in range(500_000, 502_000)]
+    for paths in (shelves, one_shelf, attempts, one_drawer):
+        assert max(entries(paths).values()) <= 2_000
 
 
 def test_paths_are_distinct() -> None:

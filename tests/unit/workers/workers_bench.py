@@ -64,6 +64,11 @@ class Bench:
         assert ended.seq == seq
         return ended
 
+    def pid(self, seq: int) -> int:
+        """The pid of the attempt's process, once it is known."""
+        pid: int = until(lambda: {one.seq: one.pid for one in self.pool.running()}[seq], "the process")
+        return pid
+
     def log(self, seq: int) -> bytes:
         return logfiles.log_path(self.log_dir, seq, 1).read_bytes()
 
