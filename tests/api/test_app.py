@@ -131,7 +131,10 @@ def test_random_requests_leave_the_daemon_alive(daemon: ApiDaemon, schedd: Clien
         body = dice.randbytes(dice.randrange(100))
         method = dice.choice([b"GET", b"POST", b"PUT", b"X"])
         head = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
-        answer = exchange(daemon.socket, method + b" " + target + head, body)
+        with connected(daemon.socket) as client:
+            client.sendall(method + b" " + target + head + body)
+            answer = read_all(client)
+        assert answer.startswith(b"HTTP/1.1 "), f"seed {seed}: {target!r} {body!r}"
         assert not answer.startswith(b"HTTP/1.1 5"), f"seed {seed}: {target!r} {body!r}"
         exchange(daemon.socket, dice.randbytes(dice.randrange(1, 500)))
     assert schedd.health() == {"live": True, "ready": True, "degraded": None}, f"seed {seed}"
@@ -149,7 +152,7 @@ def test_one_connection_serves_many_requests(daemon: ApiDaemon, schedd: Client) 
     schedd.submit({"tasks": [{"run": "x"}]})
     assert schedd._connection is used
     assert used.sock is socket_used
-    assert daemon.server._server.server_state.total_requests == 4
+    assert len(daemon.server._server.server_state.connections) == 1
 
 
 def test_a_bug_in_a_read_is_a_500_with_a_reference_that_is_in_the_log(

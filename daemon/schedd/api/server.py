@@ -163,8 +163,12 @@ class _Bridge(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger("schedd")
-        write = log.error if record.levelno >= logging.ERROR else log.debug
-        write("http_server", message=record.getMessage().strip(), exc_info=record.exc_info)
+        message = record.getMessage().strip()
+        cut_off = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+        if record.levelno < logging.ERROR or cut_off:  # cut off by a stop, which says so itself
+            log.debug("http_server", message=message)
+        else:
+            log.error("http_server", message=message, exc_info=record.exc_info)
 
 
 def _config(app: FastAPI) -> uvicorn.Config:

@@ -2,7 +2,7 @@
 
 In: requests in the imperative (`Submit`, `Cancel`), facts in the past (`AttemptEnded`, `ClockStepped`).
 Out: one `Output` for a round: changed rows, and effects (`StartAttempt`, `StopAttempt`) which the shell lets go only
-after the rows are committed. Tests: tests/unit/core/test_machine.py.
+after the rows are committed. Tests: tests/unit/core/test_events.py.
 """
 
 from collections.abc import Mapping

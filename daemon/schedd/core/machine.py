@@ -21,7 +21,7 @@ Ends spread by `_settle`: each child's edge is met (its count goes down) or can 
 settles in turn), with an explicit queue, so a chain of any length costs memory and no recursion.
 
 It refuses to know the clock, ids of settled tasks (the caller looks them up and passes `KnownTask`s), what a task
-does, and how anything is stored. Tests: tests/unit/core/test_machine.py, tests/simulation.
+does, and how anything is stored. Tests: tests/unit/core/test_machine*.py, tests/simulation.
 """
 
 from collections import deque

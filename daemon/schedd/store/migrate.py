@@ -10,6 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy.exc import DBAPIError
+
 from schedd.store.backup import BackupRefused, copy_database
 from schedd.store.base import StoreBroken, StoreUnavailable
 from schedd.store.connect import connect_to_read, writing_engine
@@ -123,7 +125,8 @@ def _run_scripts(path: Path) -> None:
         fault = translate(error, path)
         if isinstance(fault, StoreUnavailable):
             raise fault from error
-        raise MigrationFailed(f"the upgrade of {path} failed and nothing was changed: {error}") from error
+        reason = error.orig if isinstance(error, DBAPIError) else error
+        raise MigrationFailed(f"the upgrade of {path} failed and nothing was changed: {reason}") from error
     finally:
         engine.dispose()
 

@@ -73,7 +73,7 @@ class TestFindCycle:
         """The walk may begin at a task that is stuck, which is then not part of the path."""
         assert find_cycle([[1], [2], [1]]) == ([1, 2, 1], 1)
 
-    @settings(max_examples=300, deadline=None, derandomize=True)
+    @settings(max_examples=150, deadline=None, derandomize=True)
     @given(graphs())
     def test_it_agrees_with_a_naive_search(self, parents: list[list[int]]):
         """There is a cycle if some node reaches itself; the path is a real one; stuck are all that reach one."""
@@ -134,7 +134,7 @@ class TestFindPath:
         assert list(children_of(one)) == [two, three, four]
         assert list(children_of(two)) == []
 
-    @settings(max_examples=300, deadline=None, derandomize=True)
+    @settings(max_examples=150, deadline=None, derandomize=True)
     @given(graphs())
     def test_it_agrees_with_a_naive_search(self, parents: list[list[int]]):
         """There is a path exactly where a naive closure says so, and it follows real edges."""

@@ -6,8 +6,19 @@ from schedd.core.batch import NewBatch
 from schedd.core.errors import CycleError
 from schedd.core.events import AddDependency, AttemptEnded, Output, Submit
 from schedd.core.machine import Machine
-from schedd.core.model import Dependency, KnownTask, NewTask, Outcome, Status, Stored, StoredEdge, When
-from support.core_driver import START, Driver
+from schedd.core.model import (
+    Dependency,
+    KnownTask,
+    NewTask,
+    OpenTask,
+    Outcome,
+    RetryPolicy,
+    Status,
+    Stored,
+    StoredEdge,
+    When,
+)
+from support.core_driver import START, row_of
 
 CHAIN = 100_000
 NAMES = [f"n{index}" for index in range(1, CHAIN + 1)]
@@ -63,15 +74,14 @@ class TestDepth:
                 machine.handle(AddDependency(last, first), START, out)
         assert caught.value.path == [NAMES[0], *reversed(NAMES)]
 
-    def test_a_chain_is_rebuilt_and_skipped(self, submission: Submit, shallow_stack):
+    def test_a_chain_is_rebuilt_and_skipped(self, shallow_stack):
         """From rows that say that what came before it is gone, it is skipped from its top to its end."""
-        driver = Driver(0)
-        driver.machine.handle(submission, START, driver.out)
-        driver.keep(driver.out)
-        stored = driver.stored()
-        gone = StoredEdge(1, CHAIN + 1, When.FINISHED, None)
+        retry = RetryPolicy()
+        rows = [row_of(OpenTask(seq, name, 0, retry, None, START)) for seq, name in enumerate(NAMES, 1)]
+        edges = [StoredEdge(seq, seq - 1, When.SUCCEEDED, Status.PENDING) for seq in range(2, CHAIN + 1)]
+        edges.append(StoredEdge(1, CHAIN + 1, When.FINISHED, None))
         machine, out = Machine(0), Output()
         with shallow_stack():
-            machine.rebuild(Stored(stored.tasks, [*stored.edges, gone]), START, out)
+            machine.rebuild(Stored(rows, edges), START, out)
         assert not machine.open
         assert len(out.changed) == CHAIN

@@ -16,7 +16,7 @@ from schedd.core.model import CatchUp, Dependency, Outcome, Recurrence, RetryPol
 from support.core_driver import START, Driver, new
 
 SEEDS = 200
-STEPS = 80
+STEPS = 60
 MOST_TASKS = 40
 ENDED = ("succeeded", "failed", "cancelled", "skipped")
 MET_BY = {When.SUCCEEDED: ("succeeded",), When.FAILED: ("failed",), When.FINISHED: ENDED}

@@ -48,7 +48,7 @@ class TestCatchUp:
 class TestForAllTimes:
     """Properties that hold for any period, start and delay."""
 
-    @settings(max_examples=400, deadline=None, derandomize=True)
+    @settings(max_examples=200, deadline=None, derandomize=True)
     @given(EVERY, PLANNED, LATE, some.sampled_from(CatchUp))
     def test_the_next_start_is_strictly_later_and_on_the_beat(
         self, every: float, planned_at: float, late: float, mode: CatchUp
@@ -59,7 +59,7 @@ class TestForAllTimes:
         assert missed >= 0
         assert planned == pytest.approx(planned_at + (missed + 1) * every, abs=1e-6, rel=1e-15)
 
-    @settings(max_examples=400, deadline=None, derandomize=True)
+    @settings(max_examples=200, deadline=None, derandomize=True)
     @given(EVERY, PLANNED, LATE)
     def test_latest_takes_the_last_start_that_is_due(self, every: float, planned_at: float, late: float):
         """What latest plans is due, and the start after it is not: no missed start is run besides it."""
@@ -71,7 +71,7 @@ class TestForAllTimes:
             assert following > now
             assert missed == 0
 
-    @settings(max_examples=400, deadline=None, derandomize=True)
+    @settings(max_examples=200, deadline=None, derandomize=True)
     @given(EVERY, PLANNED, LATE)
     def test_none_takes_the_first_start_still_to_come(self, every: float, planned_at: float, late: float):
         """What none plans is not due, and the start before it is: no missed start is run at all."""

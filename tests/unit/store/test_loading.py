@@ -1,9 +1,9 @@
 """Damaged rows are set aside with the reason and keep nobody else from running; settled rows are never scanned."""
 
+import json
 from typing import Any
 
 import pytest
-from support.fakes import FakeClock, FakeExecutor
 
 from schedd.core.batch import NewBatch
 from schedd.core.model import Dependency, NewTask, When
@@ -12,6 +12,7 @@ from schedd.engine.loop import Engine
 from schedd.engine.requests import SubmitBatch
 from schedd.store import loading
 from schedd.store.sqlite import SqliteStore
+from support.fakes import FakeClock, FakeExecutor
 
 
 def fill(store: SqliteStore) -> None:
@@ -51,6 +52,11 @@ DAMAGE = [
     ("priority = 'high'", "priority"),
     ("run_at = 'soon'", "run_at"),
     ("run_at = x'01'", "run_at"),
+    ("run_at = 9e999", "run_at"),
+    ("planned_at = 'soon'", "planned_at"),
+    ("held = 'perhaps'", "held"),
+    ("cancel_requested = 2", "cancel_requested"),
+    ("cancel_requested = 1", "cancelled"),
     ("max_attempts = 0", "max_attempts"),
     ("max_attempts = 'x'", "retry policy"),
     ("base_delay = -1", "base_delay"),
@@ -59,6 +65,8 @@ DAMAGE = [
     ("every = 5, times = 2, catch_up = 'all', runs = 2", "2 runs"),
     ("status = 'running'", "running"),
     ("error = x'00'", "error"),
+    ("error = CAST(x'61ff' AS TEXT)", "error"),
+    ("status = CAST(x'ff' AS TEXT)", "status"),
 ]
 
 
@@ -95,6 +103,25 @@ def test_an_unknown_when_sets_its_child_aside(sqlite_store: SqliteStore):
     sqlite_store._connection.execute("UPDATE dependency SET \"when\" = 'maybe' WHERE task_seq = 3")
     recover(sqlite_store)
     assert "maybe" in rows(sqlite_store)["child"][1]
+
+
+def test_an_id_that_is_no_text_is_set_aside(sqlite_store: SqliteStore):
+    """It is told by its seq, and keeps nobody else from being loaded."""
+    fill(sqlite_store)
+    sqlite_store._connection.execute("UPDATE task SET id = CAST(x'62ff' AS TEXT) WHERE id = 'bad'")
+    loaded = sqlite_store.load()
+    assert [(row.seq, row.id, row.reason) for row in loaded.damaged] == [(2, "2", "its id is not text but bytes")]
+    assert [row.id for row in loaded.tasks] == ["root", "child", "cleanup", "other"]
+
+
+def test_a_payload_that_is_no_text_fails_its_own_attempt_only(sqlite_store: SqliteStore):
+    """JSON with a damaged byte is still JSON to SQLite; who decodes the work meets the damage."""
+    fill(sqlite_store)
+    sqlite_store._connection.execute("UPDATE task SET payload = CAST(x'7b2272756e223a22ff227d' AS TEXT) WHERE seq = 2")
+    assert sqlite_store.load().damaged == []
+    assert sqlite_store.payloads([2]) == {2: b'{"run":"\xff"}'}
+    with pytest.raises(ValueError, match="utf-8"):
+        json.loads(sqlite_store.payloads([2])[2])
 
 
 def test_a_dangling_dependency_skips_its_child(sqlite_store: SqliteStore):

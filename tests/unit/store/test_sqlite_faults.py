@@ -8,6 +8,7 @@ import pytest
 
 from schedd.core.events import Logged, Output
 from schedd.store.base import StatementFailed, StoreBroken, StoreUnavailable
+from schedd.store.faults import translated
 from schedd.store.migrate import upgrade
 from schedd.store.sqlite import SqliteStore, open_store
 
@@ -65,7 +66,47 @@ def test_a_replaced_database_is_broken(sqlite_store: SqliteStore, migrated: byte
         sqlite_store.begin()
 
 
-@pytest.mark.parametrize("value", [2**63, float(2**63) and 2**70])
+def test_a_database_deleted_before_the_commit_is_broken(sqlite_store: SqliteStore):
+    """What was committed into it is not answered."""
+    sqlite_store.begin()
+    sqlite_store.write(an_event())
+    sqlite_store.path.unlink()
+    with pytest.raises(StoreBroken, match="deleted or replaced"):
+        sqlite_store.commit()
+
+
+def test_a_write_that_is_forbidden_can_pass(sqlite_store: SqliteStore):
+    """Permissions can be set right."""
+    sqlite_store._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        write(sqlite_store, an_event())
+    sqlite_store.rollback()
+    sqlite_store._connection.execute("PRAGMA query_only = OFF")
+    write(sqlite_store, an_event())
+
+
+def test_a_lack_of_memory_can_pass():
+    """Python's sqlite3 tells it as a MemoryError."""
+    with pytest.raises(StoreUnavailable, match="not enough memory"), translated("schedd.db"):
+        raise MemoryError
+
+
+def test_a_bug_of_ours_is_not_taken_for_a_fault():
+    """It passes as it is."""
+    with pytest.raises(ZeroDivisionError), translated("schedd.db"):
+        _ = 1 / 0
+
+
+def test_a_text_too_large_is_one_statements_fault(sqlite_store: SqliteStore):
+    """Whatever limit SQLite was built with."""
+    sqlite_store._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000)
+    sqlite_store.begin()
+    with pytest.raises(StatementFailed, match="too big"):
+        sqlite_store.remember("key", "d", "x" * 20_000, 1.0)
+    sqlite_store.rollback()
+
+
+@pytest.mark.parametrize("value", [2**63, 2**70])
 def test_an_integer_too_large_is_one_statements_fault(sqlite_store: SqliteStore, value: int):
     """It refuses the request; the store lives on."""
     out = an_event()
@@ -95,7 +136,9 @@ def test_a_missing_table_is_broken(sqlite_store: SqliteStore):
 
 
 @pytest.mark.parametrize("opening", [open_store, upgrade])
-@pytest.mark.parametrize("content", [b"this is a letter, not a database. " * 200, b"SQLite format 3\0" + b"\xff" * 8000])
+@pytest.mark.parametrize(
+    "content", [b"this is a letter, not a database. " * 200, b"SQLite format 3\0" + b"\xff" * 8000]
+)
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, opening, content: bytes):
     """The message says what to do; the file is as it was."""
     path = tmp_path / "schedd.db"

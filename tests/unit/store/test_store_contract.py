@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from support.fakes import FakeClock, FakeExecutor
 
 from schedd.core.batch import NewBatch
 from schedd.core.events import Output
@@ -14,6 +13,7 @@ from schedd.core.model import CatchUp, Dependency, NewTask, Outcome, Recurrence,
 from schedd.engine.inbox import Call
 from schedd.engine.loop import Engine
 from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch
+from support.fakes import FakeClock, FakeExecutor
 
 Reopen = Callable[[], Any]
 
