@@ -14,14 +14,13 @@ figure is taken in a process of its own:
 import argparse
 import gc
 import json
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import tracemalloc
 from pathlib import Path
-
-import psutil
 
 from schedd.core.batch import NewBatch
 from schedd.core.model import Dependency, NewTask
@@ -74,7 +73,8 @@ def traced(state_dir: Path, tasks: int) -> int:
 def resident() -> int:
     """Resident memory of this process in bytes, without what can be collected."""
     gc.collect()
-    return int(psutil.Process().memory_info().rss)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 MEASURES = {"submit": submit, "recover": recover, "traced": traced}

@@ -1,4 +1,4 @@
-"""The README's tour runs as printed."""
+"""The README's tour runs as printed, and the links of the pages at the top lead somewhere."""
 
 import os
 import re
@@ -14,8 +14,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 STAMP = ROOT / ".venv" / ".installed"
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(120)]
-
 
 def tour() -> str:
     """The shell blocks of the section "Five minutes", one after the other."""
@@ -23,6 +21,14 @@ def tour() -> str:
     blocks: list[str] = re.findall(r"^```sh\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     assert len(blocks) >= 5, "the tour has lost its blocks"
     return "".join(blocks)
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "bench/README.md"])
+def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
+    """Every relative link names a file or directory of the checkout."""
+    path = ROOT / page
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", path.read_text())
+    assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
 @pytest.fixture
@@ -35,6 +41,8 @@ def checkout() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
+@pytest.mark.real
+@pytest.mark.slow
 @pytest.mark.skipif(not STAMP.exists(), reason="this environment was not made by make")
 def test_the_tour_runs_as_printed(checkout: Path) -> None:
     """Every command of the tour succeeds, and shows what the text says it shows."""

@@ -174,7 +174,7 @@ def test_a_failure_half_way_leaves_the_old_database_whole(tmp_path: Path, next_r
     add_step(
         next_release, 'op.execute("ALTER TABLE setting ADD COLUMN note TEXT")\nop.execute("SELECT * FROM nowhere")'
     )
-    with pytest.raises(migrate.MigrationFailed, match="no such table: nowhere$"):
+    with pytest.raises(migrate.MigrationFailed, match=r"no such table: nowhere$"):
         migrate.upgrade(path)
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == (tables.HEAD,)

@@ -1,7 +1,7 @@
 """Reading what a request says: its body, within bounds, and its query, with every mistake named.
 
 The bound on a body is kept while it is read, so that a client cannot make the daemon hold more than that, whatever it
-announces. Tests: tests/api/test_body.py.
+announces. Tests: tests/api/test_app.py, test_task_routes.py.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What goes wrong as answers: `application/problem+json`, one for each exception that a handler may meet.
 
 The codes and their statuses are in docs/api.md. An exception that nobody expected becomes a 500 with a reference; the
-same reference is in the log, with the story. Tests: tests/api/test_problems.py.
+same reference is in the log, with the story. Tests: tests/api/test_app.py.
 """
 
 import json

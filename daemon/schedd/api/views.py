@@ -50,8 +50,11 @@ async def task_views(backend: Backend, rows: Iterable[Row]) -> list[TaskView]:
 async def task_detail(backend: Backend, row: Row) -> TaskDetail:
     """One task with its dependencies and its attempts."""
     seq = row["seq"]
-    deps, dependents = await backend.read(lambda: backend.reads.dependencies(seq))
-    history = await backend.read(lambda: backend.reads.attempts(seq))
+
+    def rows() -> tuple[list[Row], list[Row], list[Row]]:
+        return *backend.reads.dependencies(seq), backend.reads.attempts(seq)
+
+    deps, dependents, history = await backend.read(rows)
     ready = await ready_among(backend, pending_of([row]))
     edges = [edge for edge in (*deps, *dependents) if edge["status"] == Status.PENDING]
     ready_ids = await _ready_ids_among(backend, {edge["id"] for edge in edges})
@@ -88,7 +91,7 @@ async def ready_among(backend: Backend, seqs: Collection[int]) -> set[int]:
         found = ((seq, machine.open.get(seq)) for seq in seqs)
         return {seq for seq, task in found if task is not None and task.status is Status.READY}
 
-    return await _or_none(backend, question) if seqs else set()
+    return await _or_empty(backend, question) if seqs else set()
 
 
 async def ready_in_batch(backend: Backend, name: str) -> int:
@@ -104,10 +107,10 @@ async def _ready_ids_among(backend: Backend, ids: Collection[str]) -> set[str]:
     def question(machine: Machine) -> set[str]:
         return {task.id for task in machine.ready if task.id in ids}
 
-    return await _or_none(backend, question) if ids else set()
+    return await _or_empty(backend, question) if ids else set()
 
 
-async def _or_none(backend: Backend, question: Any) -> set[Any]:
+async def _or_empty(backend: Backend, question: Any) -> set[Any]:
     try:
         return await backend.ask(question)
     except Unavailable:

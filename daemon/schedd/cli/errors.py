@@ -40,6 +40,10 @@ class WrongUse(Exception):
         self.lines = lines
 
 
+class PipeClosed(Exception):
+    """Who read our output has had enough."""
+
+
 # Typer holds a copy of click since 0.2x and used the package before; this is the class in either.
 UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 
@@ -70,7 +74,7 @@ def guarded(action: Callable[[], object]) -> int:
     try:
         result = action()
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, PipeClosed):
         _forget_stdout()
         return ExitCode.PIPE_CLOSED
     except (KeyboardInterrupt, typer.Abort):
@@ -127,6 +131,6 @@ def _place(error: Exception) -> str:
 
 
 def _forget_stdout() -> None:
-    """Let the interpreter's last flush go nowhere: who read our output has had enough."""
+    """Let the last flush go nowhere."""
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)

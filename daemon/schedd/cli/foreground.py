@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from schedd.cli.errors import ExitCode, WrongUse, complain
 from schedd.cli.progress import Board, PlainView, tail_of, view_of
@@ -36,18 +36,22 @@ SHOWN_FAILURES: Final = 10
 SHOWN_LINES: Final = 20
 
 
+class News(queue.SimpleQueue[Committed | signal.Signals | None]):
+    """What the main thread waits for: what was made durable, signals, and None for the end of the engine."""
+
+
 class Foreground:
     """One batch on a runtime of its own."""
 
-    def __init__(self, state_dir: Path, workers: int) -> None:
-        self._news: queue.SimpleQueue[Committed | signal.Signals | None] = queue.SimpleQueue()
-        self._runtime = _open(state_dir, workers, self._news)
+    def __init__(self, state_dir: Path, workers: int, news: News) -> None:
+        self._news = news
+        self._runtime = _open(state_dir, workers, news)
         self._signal: signal.Signals | None = None
         self._signal_at = 0.0
 
     def run(self, batch: NewBatch) -> int:
         """The exit code. Raises WrongUse if the batch is refused."""
-        with self._signals(), self._runtime as runtime:
+        with self._runtime as runtime:
             threading.Thread(target=self._report_end, name="watcher", daemon=True).start()
             try:
                 answer = runtime.engine.call(Call(SubmitBatch(batch))).result()
@@ -104,26 +108,31 @@ class Foreground:
         self._runtime.wait_ended()
         self._news.put(None)
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Signals become news for the main thread."""
 
-        def note(number: int, frame: FrameType | None) -> None:
-            self._news.put(signal.Signals(number))
+@contextmanager
+def signals_into(news: News) -> Iterator[None]:
+    """Signals become news for the main thread, until all is cleaned up: no impatience leaves anything behind."""
 
-        before = {number: signal.signal(number, note) for number in SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def note(number: int, frame: FrameType | None) -> None:
+        news.put(signal.Signals(number))
 
-
-def _open(state_dir: Path, workers: int, news: "queue.SimpleQueue[Any]") -> Runtime:
-    """A runtime on `state_dir` that puts what it makes durable into `news`. Raises WrongUse."""
+    before = {number: signal.signal(number, note) for number in SIGNALS}
     try:
-        return Runtime.open(
-            state_dir, workers, observers=[news.put], on_wait=lambda reason: complain([f"waiting: {reason}"])
-        )
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _open(state_dir: Path, workers: int, news: News) -> Runtime:
+    """A runtime on `state_dir` that puts what it makes durable into `news`. Raises WrongUse, or KeyboardInterrupt."""
+
+    def on_wait(reason: str) -> None:
+        if not news.empty():  # nothing but a signal can have come
+            raise KeyboardInterrupt
+        complain([f"waiting: {reason}"])
+
+    try:
+        return Runtime.open(state_dir, workers, observers=[news.put], on_wait=on_wait)
     except (AlreadyLocked, StateDirError, StoreBroken, StoreTooNew) as error:
         raise WrongUse(str(error)) from None

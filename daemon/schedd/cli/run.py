@@ -38,11 +38,12 @@ def run(
       schedctl run ci.yaml
       schedctl run --workers 8 --state-dir ./state ci.yaml
     """
-    from schedd.cli.foreground import Foreground
+    from schedd.cli.foreground import Foreground, News, signals_into
 
     batch = specs.batch_of(specs.read(file))
-    with _state(state_dir, keep) as directory:
-        return Foreground(directory, workers or os.cpu_count() or 1).run(batch)
+    news = News()
+    with signals_into(news), _state(state_dir, keep) as directory:
+        return Foreground(directory, workers or os.cpu_count() or 1, news).run(batch)
 
 
 @contextmanager

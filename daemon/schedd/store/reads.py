@@ -27,7 +27,7 @@ SHOWN_PAYLOAD_CHARS = 65_536
 
 _task, _attempt, _batch, _edge, _event = tables.task, tables.attempt, tables.batch, tables.dependency, tables.event
 _LAST_FAILED = """
-SELECT seq FROM task WHERE status = 'failed' ORDER BY settled_at DESC LIMIT :limit
+SELECT seq FROM task INDEXED BY ix_task_failed WHERE status = 'failed' ORDER BY settled_at DESC LIMIT :limit
 """
 _TERMINAL = ("succeeded", "failed", "cancelled", "skipped")
 

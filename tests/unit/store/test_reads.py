@@ -1,12 +1,13 @@
 """Questions about rows, from any thread, beside a writer."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from schedd.core.batch import NewBatch
 from schedd.core.model import Dependency, NewTask, Outcome, When
@@ -266,19 +267,29 @@ def test_faults_of_the_database_are_told_as_such(tmp_path: Path):
     ],
 )
 def test_no_question_scans_history(reads: Reads, ask: Any):
-    """Every table is reached through a key or an index; no index is searched for more than a page."""
-    from sqlalchemy import event
+    """Every table is reached through a key or an index."""
+    plan = explained(reads, ask)
+    tables = ("task", "attempt", "batch", "dependency", "event")
+    scans = [step for step in plan if step.split()[0] == "SCAN" and step.split()[1] in tables]
+    assert [step for step in scans if "ix_task_failed" not in step] == []
 
-    plans: list[str] = []
+
+def test_the_last_failures_are_not_sorted_out_of_all(reads: Reads):
+    """They are the end of an index of their own, however many there are before them."""
+    plan = explained(reads, lambda reads: reads.last_failed(5))
+    assert any("ix_task_failed" in step for step in plan)
+
+
+def explained(reads: Reads, ask: Callable[[Reads], object]) -> list[str]:
+    """The steps of SQLite's plans for what is asked."""
+    plan: list[str] = []
 
     def explain(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
         if statement.lstrip().startswith("SELECT"):
             driver: sqlite3.Connection = cursor.connection
-            plans.extend(row[3] for row in driver.execute(f"EXPLAIN QUERY PLAN {statement}", parameters))
+            plan.extend(row[3] for row in driver.execute(f"EXPLAIN QUERY PLAN {statement}", parameters))
 
     event.listen(reads._engine, "before_cursor_execute", explain)
     ask(reads)
-    tables = ("task", "attempt", "batch", "dependency", "event")
-    assert plans
-    scans = [step for step in plans if step.split()[0] == "SCAN" and step.split()[1] in tables]
-    assert [step for step in scans if "ix_task_failed" not in step] == []
+    assert plan
+    return plan
