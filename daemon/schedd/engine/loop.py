@@ -321,8 +321,10 @@ class Engine:
             machine = self._machine or self._reload(self._clock.now())
             question.future.set_result(question.ask(machine))
         except StoreUnavailable as fault:
+            self._reset()
             question.future.set_exception(Unavailable(str(fault)))
         except Exception as error:  # noqa: BLE001 - it belongs to who asked
+            self._reset()
             question.future.set_exception(error)
 
     # --- faults -------------------------------------------------------------------------------------------------

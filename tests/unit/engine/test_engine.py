@@ -6,8 +6,8 @@ from schedd.core.batch import NewBatch
 from schedd.core.errors import AlreadyEnded, KeyReused, UnknownDependency
 from schedd.core.events import AttemptSpawned
 from schedd.core.model import Outcome, RetryPolicy, Status, StopReason
-from schedd.engine.inbox import Call, Question
-from schedd.engine.loop import PATIENCE_S, RequestFailed, Unavailable
+from schedd.engine.inbox import Call, Inbox, Question
+from schedd.engine.loop import PATIENCE_S, Engine, RequestFailed, Unavailable
 from schedd.engine.requests import CancelTasks, SubmitBatch
 from schedd.store.base import StatementFailed, StoreBroken, StoreUnavailable
 from support.engine_bench import Bench, task
@@ -335,3 +335,26 @@ class TestStop:
         assert not bench.engine._is_over()
         bench.clock.advance(5.0)
         assert bench.engine._is_over()
+
+
+class TestQuestions:
+    """Questions while the rows cannot be read or written."""
+
+    def test_a_question_in_a_fault_is_answered_and_leaves_no_transaction(self, bench: Bench):
+        """The reload that it needs may fail half-way; the next round begins afresh."""
+        bench.faults = [("commit", LOCKED)]
+        call = bench.call(submit(task("a")), "k", "d")
+        bench.faults = [("load", LOCKED)]
+        question = Question(lambda machine: len(machine.open))
+        bench.step(question)
+        assert isinstance(question.future.exception(0), Unavailable)
+        bench.clock.advance(1.0)
+        bench.step()
+        assert call.result(0)["ids"] == ["a"]
+
+    def test_an_inbox_that_is_given_is_the_one_that_is_read(self):
+        """An empty inbox is false in a condition, and must be taken all the same."""
+        inbox = Inbox()
+        bench = Bench()
+        engine = Engine(bench.memory, bench.executor, bench.clock, 1, inbox)
+        assert engine.inbox is inbox
