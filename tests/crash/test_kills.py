@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import benches
 
 from schedd.client import Client, ClientError, ProblemError
+from support import benches
 
 graphs: Any = benches.load("graphs")
 judging: Any = benches.load("judge")
