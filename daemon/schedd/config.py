@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from schedd.core import limits
 from schedd.paths import default_config, default_socket, default_state_dir
@@ -44,6 +44,11 @@ class Config(BaseModel):
         default="auto", description="`auto` is console on a terminal and JSON elsewhere."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
+
+    @field_validator("state_dir", "socket")
+    @classmethod
+    def _make_absolute(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.absolute()
 
     @property
     def socket_path(self) -> Path:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -142,16 +143,18 @@ class Daemon:
             return False
 
 
-@pytest.fixture
-def home() -> Iterator[Path]:
+@contextmanager
+def new_home() -> Iterator[Path]:
     """A directory with a path short enough for a socket in it."""
     made = Path(tempfile.mkdtemp(prefix="schedd-", dir="/tmp"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
-@pytest.fixture
-def daemon(home: Path) -> Iterator[Daemon]:
+@contextmanager
+def running(home: Path) -> Iterator[Daemon]:
     """A daemon that answers, with two workers."""
     made = Daemon(home)
     try:
@@ -161,9 +164,35 @@ def daemon(home: Path) -> Iterator[Daemon]:
         made.close()
 
 
-@pytest.fixture
-def ctl(home: Path) -> Ctl:
-    """`schedctl` for the daemon of this test, if it has one."""
+def ctl_of(home: Path) -> Ctl:
+    """`schedctl` for the daemon in `home`, if there is one."""
     work = home / "work"
     work.mkdir()
     return Ctl(work, {"SCHEDD_SOCKET": str(home / "s"), "LC_ALL": "C.UTF-8"})
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory of this test."""
+    with new_home() as made:
+        yield made
+
+
+@pytest.fixture
+def daemon(home: Path) -> Iterator[Daemon]:
+    """The daemon of this test."""
+    with running(home) as made:
+        yield made
+
+
+@pytest.fixture
+def ctl(home: Path) -> Ctl:
+    """`schedctl` for the daemon of this test, if it has one."""
+    return ctl_of(home)
+
+
+@pytest.fixture(scope="module")
+def shared_ctl() -> Iterator[Ctl]:
+    """`schedctl` for a daemon that the tests of a module share: they leave it as they found it."""
+    with new_home() as home, running(home):
+        yield ctl_of(home)

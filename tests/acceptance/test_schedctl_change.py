@@ -41,9 +41,9 @@ def test_cancel_takes_a_whole_batch(daemon: Any, ctl: Any) -> None:
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release", "status", "wait", "logs"])
-def test_an_unknown_id_is_refused(daemon: Any, ctl: Any, verb: str) -> None:
+def test_an_unknown_id_is_refused(shared_ctl: Any, verb: str) -> None:
     """With what to do about it."""
-    ran = ctl(verb, "nobody")
+    ran = shared_ctl(verb, "nobody")
     assert (ran.code, ran.out) == (4, "")
     assert "'nobody'" in ran.err
 

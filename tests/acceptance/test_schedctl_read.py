@@ -21,11 +21,11 @@ tasks:
 """
 
 
-@pytest.fixture
-def ci(daemon: Any, ctl: Any) -> Any:
+@pytest.fixture(scope="module")
+def ci(shared_ctl: Any) -> Any:
     """`schedctl`, after the batch ci-1 has ended."""
-    assert ctl("submit", "--wait", ctl.file("ci.yaml", CI)).code == 1
-    return ctl
+    assert shared_ctl("submit", "--wait", shared_ctl.file("ci.yaml", CI)).code == 1
+    return shared_ctl
 
 
 def without_ages(text: str) -> str:
@@ -33,7 +33,7 @@ def without_ages(text: str) -> str:
     return re.sub(r"[ 0-9.ms]+", " ", text)
 
 
-def test_the_overview(ci: Any, daemon: Any) -> None:
+def test_the_overview(ci: Any) -> None:
     """Counts and what failed last; no verb is the same."""
     ran = ci("status")
     assert (ran.code, ran.err) == (0, "")
@@ -41,7 +41,7 @@ def test_the_overview(ci: Any, daemon: Any) -> None:
     assert "ci-1/lint" in ran.out
     assert without_ages(ci().out) == without_ages(ran.out)
     answer = json.loads(ci("status", "--json").out)
-    assert (answer["workers"], answer["busy"], answer["state_dir"]) == (2, 0, str(daemon.state_dir))
+    assert (answer["workers"], answer["busy"], answer["state_dir"]) == (2, 0, str(ci.home.parent / "state"))
 
 
 def test_one_task_in_full(ci: Any) -> None:

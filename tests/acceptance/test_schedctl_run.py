@@ -60,7 +60,7 @@ def test_a_bad_file_runs_nothing(ctl: Any, scratch: Path) -> None:
     """It is wrong use, with the line; no state is made."""
     ran = ctl("run", ctl.file("bad.yaml", "tasks:\n  a: {run: touch made}\n  b: {rum: x}\n"))
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("schedctl: bad.yaml:3: tasks.b")
+    assert ran.err.startswith("bad.yaml:3: tasks.b")
     assert not (Path(ctl.home) / "made").exists()
     assert [*scratch.iterdir()] == []
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,13 +85,13 @@ def test_a_command_after_a_task_waits_for_it(daemon: Any, ctl: Any) -> None:
         ("", 2, "the file is empty"),
     ],
 )  # fmt: skip
-def test_a_bad_file_is_refused_whole_and_says_where(daemon: Any, ctl: Any, text: str, code: int, said: str) -> None:
+def test_a_bad_file_is_refused_whole_and_says_where(shared_ctl: Any, text: str, code: int, said: str) -> None:
     """What is not even a document is wrong use; what the daemon does not take is refused by it. Nothing is left."""
-    ran = ctl("submit", ctl.file("ci.yaml", text))
+    ran = shared_ctl("submit", shared_ctl.file("ci.yaml", text))
     assert (ran.code, ran.out) == (code, "")
     assert said in ran.err
-    assert all(line.startswith("schedctl: ") for line in ran.err.splitlines())
-    assert ctl("list", "--json").out == "[]\n"
+    assert all(line.startswith(("ci.yaml:", "schedctl: ci.yaml: ")) for line in ran.err.splitlines())
+    assert shared_ctl("list", "--json").out == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -111,11 +110,9 @@ def test_a_bad_file_is_refused_whole_and_says_where(daemon: Any, ctl: Any, text:
         (("--name", "a/b"), 4, "--name: "),
     ],
 )
-def test_a_bad_option_is_refused_by_its_name(
-    daemon: Any, ctl: Any, options: tuple[str, ...], code: int, said: str
-) -> None:
+def test_a_bad_option_is_refused_by_its_name(shared_ctl: Any, options: tuple[str, ...], code: int, said: str) -> None:
     """Not by a place in a spec that nobody wrote."""
-    ran = ctl("submit", *options, "--", "true")
+    ran = shared_ctl("submit", *options, "--", "true")
     assert (ran.code, ran.out) == (code, "")
     assert said in ran.err
     assert "tasks" not in ran.err.replace("those name tasks", "").replace("from its tasks", "").replace(
@@ -138,11 +135,11 @@ def test_what_cannot_be_started_says_the_systems_reason(daemon: Any, ctl: Any) -
     assert "No such file or directory" in ran.err
 
 
-def test_a_file_beyond_the_limit_is_refused_before_it_is_sent(daemon: Any, ctl: Any) -> None:
+def test_a_file_beyond_the_limit_is_refused_before_it_is_sent(shared_ctl: Any) -> None:
     """200 MB: the message has the limit."""
-    with (ctl.home / "big.json").open("wb") as file:
+    with (shared_ctl.home / "big.json").open("wb") as file:
         file.truncate(200_000_000)
-    ran = ctl("submit", "big.json")
+    ran = shared_ctl("submit", "big.json")
     assert (ran.code, ran.out) == (2, "")
     assert "67108864 bytes" in ran.err
 
@@ -160,6 +157,6 @@ def test_what_was_answered_survives_kill_9(daemon: Any, ctl: Any) -> None:
     assert ctl("logs", "kept").out == "still here\n"
 
 
-def test_an_unreadable_file_is_wrong_use(daemon: Any, ctl: Any, home: Path) -> None:
+def test_an_unreadable_file_is_wrong_use(shared_ctl: Any) -> None:
     """A directory, say."""
-    assert ctl("submit", "/") == (2, "", "schedctl: /: Is a directory\n")
+    assert shared_ctl("submit", "/") == (2, "", "schedctl: /: Is a directory\n")

@@ -28,7 +28,7 @@ def test_a_mistake_is_exit_code_2_with_its_line(ctl: Any) -> None:
     text = "tasks:\n  a:\n    run: x\n    timout: 5\n"
     ran = ctl("validate", ctl.file("ci.yaml", text))
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "schedctl: ci.yaml:4: tasks.a.timout: unknown key 'timout'; did you mean 'timeout'?\n"
+    assert ran.err == "ci.yaml:4: tasks.a.timout: unknown key 'timout'; did you mean 'timeout'?\n"
 
 
 def test_it_says_what_the_daemon_says(daemon: Any, ctl: Any) -> None:

@@ -44,3 +44,14 @@ def test_a_named_file_must_exist(tmp_path: Path):
     """A default file may be absent, a named one may not."""
     with pytest.raises(ConfigError, match="cannot read"):
         load(tmp_path / "nothing.toml", {})
+
+
+def test_paths_are_made_absolute_and_defaults_stay_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A relative path is the caller's; a state directory that nobody named does not move the socket."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("SCHEDD_STATE_DIR", "SCHEDD_SOCKET"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    named = load(write(tmp_path, ""), {"state_dir": Path("here")})
+    assert (named.state_dir, named.socket_path) == (tmp_path / "here", tmp_path / "here" / "schedd.sock")
+    assert load(write(tmp_path, ""), {}).socket_path == Path("/run/schedd/schedd.sock")

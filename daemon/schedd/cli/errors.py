@@ -1,6 +1,6 @@
 """How `schedctl` ends: the exit codes, and the one place where exceptions become lines on stderr.
 
-A line begins with `schedctl: ` and says what to do next; nobody ever sees a traceback. Verbs raise, or return their
+A line begins with `schedctl: `, or with the place in a file, and says what to do next; nobody ever sees a traceback. Verbs raise, or return their
 exit code; `guarded` is around all of them. Tests: tests/unit/cli/test_cli_errors.py.
 """
 
@@ -44,6 +44,10 @@ class PipeClosed(Exception):
     """Who read our output has had enough."""
 
 
+class BadFile(WrongUse):
+    """What a file holds is not right; each line begins with the file and, where it is known, the line."""
+
+
 # Typer holds a copy of click since 0.2x and used the package before; this is the class in either.
 UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 
@@ -66,6 +70,12 @@ def complain(lines: Iterable[str]) -> None:
         print(f"schedctl: {printable(line)}", file=sys.stderr)
 
 
+def complain_of_file(lines: Iterable[str]) -> None:
+    """Write messages to stderr that begin with a place in a file, as compilers do, so that editors find it."""
+    for line in lines:
+        print(printable(line), file=sys.stderr)
+
+
 def guarded(action: Callable[[], object]) -> int:
     """The exit code of `action`: the integer it returns, 0 if it returns none, else what its exception stands for.
 
@@ -79,6 +89,9 @@ def guarded(action: Callable[[], object]) -> int:
         return ExitCode.PIPE_CLOSED
     except (KeyboardInterrupt, typer.Abort):
         return ExitCode.INTERRUPTED
+    except BadFile as error:
+        complain_of_file(error.lines)
+        return ExitCode.WRONG_USE
     except Exception as error:  # noqa: BLE001  # this is the top: a traceback helps nobody at a terminal
         code, lines = explain(error)
         complain(lines)

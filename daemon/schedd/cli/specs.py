@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from schedd.answers import ErrorItem
-from schedd.cli.errors import WrongUse
+from schedd.cli.errors import BadFile, WrongUse
 from schedd.specfile import SpecFile, SpecFileError, load, render_errors, with_base_dir
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def read(path: str) -> SpecFile:
             if "/" in path or os.path.lexists(path) or path == "-"
             else [f"for a command: `schedctl submit -- {path}`"]
         )
-        raise WrongUse(str(error), *hint) from None
+        raise BadFile(str(error)) if error.line else WrongUse(str(error), *hint) from None
 
 
 def from_here(spec: SpecFile) -> Any:
@@ -47,13 +47,13 @@ def complaints(spec: SpecFile, errors: Sequence[ErrorItem], message: str) -> lis
 
 
 def batch_of(spec: SpecFile) -> "NewBatch":
-    """The batch that `spec` describes, checked to the last cycle. Raises WrongUse with all that is wrong."""
+    """The batch that `spec` describes, checked to the last cycle. Raises BadFile with all that is wrong."""
     from schedd.core.errors import Refused
     from schedd.wire import SpecError, parse_batch
 
     try:
         return parse_batch(from_here(spec))
     except SpecError as error:
-        raise WrongUse(*complaints(spec, error.errors, str(error))) from None
+        raise BadFile(*complaints(spec, error.errors, str(error))) from None
     except Refused as refusal:
-        raise WrongUse(f"{spec.path}: {refusal}") from None
+        raise BadFile(f"{spec.path}: {refusal}") from None

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from schedd.answers import SubmitAnswer, dotted
-from schedd.cli.errors import ExitCode, WrongUse, complain, seconds
+from schedd.cli.errors import ExitCode, WrongUse, complain, complain_of_file, seconds
 from schedd.cli.quick import QuickCommand
 from schedd.cli.render import compact, printable, write, write_json
 from schedd.cli.session import client_of
@@ -166,7 +166,7 @@ def _submit_file(client: Client, path: str, key: str | None) -> SubmitAnswer:
     try:
         return client.submit(specs.from_here(spec), key)
     except ProblemError as error:
-        complain(specs.complaints(spec, error.errors, error.detail))
+        complain_of_file(specs.complaints(spec, error.errors, error.detail))
         raise typer.Exit(ExitCode.REFUSED) from None
 
 

@@ -141,14 +141,14 @@ def test_a_refused_file_is_told_with_its_lines(ctl: Ctl, client: Any, here: Path
     client.answers["submit"] = ProblemError(422, "invalid", "one", [unknown])  # type: ignore[list-item]
     ran = ctl("submit", "ci.yaml")
     assert (ran.code, ran.out) == (4, "")
-    assert ran.err == "schedctl: ci.yaml:4: tasks.build.comand: unknown key 'comand'; did you mean 'command'?\n"
+    assert ran.err == "ci.yaml:4: tasks.build.comand: unknown key 'comand'; did you mean 'command'?\n"
 
 
 def test_a_refusal_without_a_place_names_the_file(ctl: Ctl, client: Any, here: Path) -> None:
     """A cycle is nobody's line."""
     (here / "ci.yaml").write_text(FILE)
     client.answers["submit"] = ProblemError(422, "cycle", "dependency cycle: a -> b -> a")
-    assert ctl("submit", "ci.yaml").err == "schedctl: ci.yaml: dependency cycle: a -> b -> a\n"
+    assert ctl("submit", "ci.yaml").err == "ci.yaml: dependency cycle: a -> b -> a\n"
 
 
 @pytest.mark.parametrize(

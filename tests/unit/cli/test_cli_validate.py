@@ -47,8 +47,8 @@ def test_every_mistake_is_told_with_its_line(ctl: Ctl, spec: Callable[[str], str
     ran = ctl("validate", spec("tasks:\n  a:\n    comand: [x]\n  b:\n    run: y\n    priority: high\n"))
     assert (ran.code, ran.out) == (2, "")
     first, *more = ran.err.splitlines()
-    assert first == "schedctl: ci.yaml:3: tasks.a.comand: unknown key 'comand'; did you mean 'command'?"
-    assert more[-1].startswith("schedctl: ci.yaml:6: tasks.b.priority: ")
+    assert first == "ci.yaml:3: tasks.a.comand: unknown key 'comand'; did you mean 'command'?"
+    assert more[-1].startswith("ci.yaml:6: tasks.b.priority: ")
 
 
 @pytest.mark.parametrize(
