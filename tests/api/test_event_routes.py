@@ -22,7 +22,12 @@ def test_events_come_in_order_and_page_by_page(daemon: ApiDaemon, schedd: Client
     schedd.wait(["a"])
     answer = schedd.events()
     assert mismatch(answer, EventsAnswer) is None
-    assert [(event["task"], event["kind"]) for event in answer["events"]] == [("a", "started"), ("a", "succeeded")]
+    assert [(event["task"], event["kind"]) for event in answer["events"]] == [
+        (None, "submitted"),
+        ("a", "started"),
+        ("a", "succeeded"),
+    ]
+    assert answer["events"][0]["detail"] == {"first": "a", "tasks": 1}
     assert answer["next"] == answer["events"][-1]["id"]
     first = schedd.events(limit=1)
     assert first["events"] == answer["events"][:1]
@@ -46,7 +51,7 @@ def test_a_long_poll_ends_with_the_first_event(daemon: ApiDaemon, schedd: Client
     answer = schedd.events(timeout=30.0)
     assert time.monotonic() - began < 10.0
     thread.join()
-    assert answer["events"][0]["task"] == "a"
+    assert answer["events"][0]["detail"]["first"] == "a"
 
 
 def test_a_long_poll_without_events_ends_at_its_timeout(schedd: Client) -> None:
@@ -58,6 +63,7 @@ def test_following_events_goes_on_from_each_to_the_next(daemon: ApiDaemon, sched
     """A follower sees what was and what comes."""
     schedd.submit({"tasks": [{"id": "a", "run": "x"}]})
     follower = schedd.iter_events(follow=True)
+    assert next(follower)["kind"] == "submitted"
     assert next(follower)["kind"] == "started"
     daemon.end("a")
     assert next(follower)["kind"] == "succeeded"

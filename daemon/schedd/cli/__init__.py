@@ -5,10 +5,11 @@
     session.py   the options of the whole command line, and the way to the daemon
     render.py    aligned columns, ages, colours, JSON
     specs.py     spec files as the verbs that take one need them
+    quick.py     Typer without the imports that its parameters cost
     submit.py change.py status.py listing.py wait.py logs.py validate.py run.py: the verbs
-    progress.py  what `run` shows while it runs
+    foreground.py progress.py: the engine behind `run`, and what is shown while it runs
 
 `schedctl` is started by scripts in loops, so its start is kept short: a verb's module is imported when the verb is
-used, and nothing here imports rich, pydantic, yaml or the server's libraries at module level.
+used, and nothing but `foreground` imports the server's libraries at module level.
 Tests: tests/unit/cli, tests/acceptance/test_schedctl_*.py.
 """

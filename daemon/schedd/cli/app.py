@@ -16,7 +16,7 @@ import typer
 from typer.main import get_command
 
 from schedd import __version__
-from schedd.cli.errors import PipeClosed, WrongUse, guarded
+from schedd.cli.errors import Cut, WrongUse, guarded
 from schedd.cli.quick import QuickCommand, QuickGroup
 from schedd.cli.session import Session
 
@@ -65,11 +65,11 @@ class Verbs(QuickGroup):
         return load(cmd_name) if cmd_name in VERBS else None
 
     def invoke(self, ctx: Any) -> Any:
-        """As the base class does, out of reach of Typer's own way to end when a pipe is closed. Raises PipeClosed."""
+        """As the base class does, with our own end for a closed pipe or an interrupt instead of Typer's. Raises Cut."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise PipeClosed from None
+        except (BrokenPipeError, KeyboardInterrupt) as error:
+            raise Cut from error
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As the base class does, with a better word about a verb that there is not. Raises WrongUse."""

@@ -1,7 +1,7 @@
 """How `schedctl` ends: the exit codes, and the one place where exceptions become lines on stderr.
 
-A line begins with `schedctl: `, or with the place in a file, and says what to do next; nobody ever sees a traceback. Verbs raise, or return their
-exit code; `guarded` is around all of them. Tests: tests/unit/cli/test_cli_errors.py.
+A line begins with `schedctl: `, or with the place in a file, and says what to do next; nobody ever sees a traceback.
+Verbs raise, or return their exit code; `guarded` is around all of them. Tests: tests/unit/cli/test_cli_errors.py.
 """
 
 import os
@@ -40,8 +40,8 @@ class WrongUse(Exception):
         self.lines = lines
 
 
-class PipeClosed(Exception):
-    """Who read our output has had enough."""
+class Cut(Exception):
+    """A verb was cut off from outside: by an interrupt, or by the end of who read its output."""
 
 
 class BadFile(WrongUse):
@@ -84,11 +84,10 @@ def guarded(action: Callable[[], object]) -> int:
     try:
         result = action()
         sys.stdout.flush()
-    except (BrokenPipeError, PipeClosed):
-        _forget_stdout()
-        return ExitCode.PIPE_CLOSED
-    except (KeyboardInterrupt, typer.Abort):
-        return ExitCode.INTERRUPTED
+    except Cut as cut:
+        return _end(cut.__cause__)
+    except (BrokenPipeError, KeyboardInterrupt, typer.Abort) as error:
+        return _end(error)
     except BadFile as error:
         complain_of_file(error.lines)
         return ExitCode.WRONG_USE
@@ -143,7 +142,10 @@ def _place(error: Exception) -> str:
     return f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else "nowhere"
 
 
-def _forget_stdout() -> None:
-    """Let the last flush go nowhere."""
+def _end(cause: BaseException | None) -> ExitCode:
+    """The quiet end of a verb that was cut off."""
+    if not isinstance(cause, BrokenPipeError):
+        return ExitCode.INTERRUPTED
     with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 1)  # for what is still to be flushed
+    return ExitCode.PIPE_CLOSED

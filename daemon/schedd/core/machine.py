@@ -213,6 +213,7 @@ class Machine:
                 cause = self._judge_edge(known, task, dependency.when)
                 if cause:
                     doomed.append((task, cause))
+        out.events.append(Logged(now, None, None, "submitted", {"first": event.ids[0], "tasks": len(records)}))
         for task in records:
             if not task.unmet:
                 self._place(task, now)

@@ -1,14 +1,17 @@
 """The way to the verbs."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from schedd import __version__
 from schedd.cli import app
+from schedd.cli.errors import ExitCode
 from schedd.cli.session import Session
 
 Ctl = Callable[..., Any]
@@ -139,3 +142,16 @@ def test_status_starts_without_what_it_does_not_need() -> None:
     environment = {"SCHEDD_SOCKET": "/nowhere/x.sock"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "3 []\n"
+
+
+def test_the_reference_has_every_verb_and_option(ctl: Ctl) -> None:
+    """docs/schedctl.md is complete: a new verb or exit code without a word there fails here."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "schedctl.md").read_text()
+    headings = {word for line in page.splitlines() if line.startswith("## ") for word in line[3:].split(", ")}
+    assert headings >= {*app.VERBS}
+    assert all(f"| {code}" in page or f", {code} |" in page for code in map(int, ExitCode))
+    options = set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", ctl("submit", "--help").out, re.MULTILINE))
+    assert {option for option in options if f"`{option}" not in page and f" {option} " not in page} <= {
+        "--help",
+        "--shell",
+    }

@@ -28,7 +28,7 @@ class TestPause:
         out = driver.pause(False)
         assert out.paused is False
         assert driver.running() == {"b"}
-        assert [kind for task_id, kind in driver.log if task_id is None] == ["paused", "resumed"]
+        assert [kind for task_id, kind in driver.log if task_id is None] == ["submitted", "paused", "resumed"]
 
     @pytest.mark.parametrize("paused", [True, False])
     def test_pausing_twice_is_no_change(self, driver: Driver, paused: bool):
