@@ -221,7 +221,7 @@ def _open_database(path: Path, on_wait: Callable[[str], None]) -> tuple[Store, P
     from schedd.store.sqlite import open_store
 
     upgrade = _patiently(lambda: migrate.upgrade(path), on_wait)
-    return open_store(path), upgrade.backup
+    return _patiently(lambda: open_store(path), on_wait), upgrade.backup
 
 
 def _patiently(action: Callable[[], Any], on_wait: Callable[[str], None]) -> Any:

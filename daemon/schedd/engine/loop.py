@@ -128,6 +128,7 @@ class Engine:
         self._retry_at = 0.0
         self._live: set[tuple[int, int]] = set()  # (seq, number) of the attempts let go and not ended
         self._hints_at: float | None = None
+        self._ended = False
         self._draining = False
         self._drain_at: float | None = None
         self._give_up_at: float | None = None
@@ -138,14 +139,14 @@ class Engine:
     def call(self, call: Call) -> "Future[Any]":
         """Post a request; the future is answered after the commit that made it durable."""
         call.future.set_running_or_notify_cancel()
-        self.inbox.post(call)
+        self._post(call)
         return call.future
 
     def ask(self, question: Callable[[Machine], Any]) -> "Future[Any]":
         """Have `question(machine)` answered between two rounds. It must be quick and must not write."""
         asked = Question(question)
         asked.future.set_running_or_notify_cancel()
-        self.inbox.post(asked)
+        self._post(asked)
         return asked.future
 
     def stop(self, drain_s: float, give_up_s: float) -> None:
@@ -193,11 +194,19 @@ class Engine:
         return Recovery(len(machine.open), len(died), len(stored.damaged))
 
     def run(self) -> None:
-        """Rounds until `stop` is through. Raises StoreBroken or the error of a fact that could not be taken."""
-        while not self._is_over():
-            messages = self.inbox.wait(self._wait_s())
-            self.beat = self._clock.monotonic()
-            self.step(messages)
+        """Rounds until `stop` is through. Raises StoreBroken or the error of a fact that could not be taken.
+
+        Whoever waits for an answer when it ends, or asks later, is told so.
+        """
+        try:
+            while not self._is_over():
+                messages = self.inbox.wait(self._wait_s())
+                self.beat = self._clock.monotonic()
+                self.step(messages)
+        finally:
+            self._ended = True
+            self._turn_away(self._backlog)
+            self._turn_away(self.inbox.wait(0))
 
     def step(self, messages: list[Message]) -> None:
         """Take messages, and whatever else is due now."""
@@ -209,6 +218,18 @@ class Engine:
         self._expire_calls()
         for question in asked:
             self._answer_question(question)
+
+    def _post(self, message: Call | Question) -> None:
+        self.inbox.post(message)
+        if self._ended:  # nobody reads the inbox any more, or perhaps has read it for the last time
+            self._turn_away(self.inbox.wait(0))
+
+    @staticmethod
+    def _turn_away(messages: list[Message]) -> None:
+        """Answer those that nobody will take any more. Each message is taken out of the inbox by one thread only."""
+        for message in messages:
+            if isinstance(message, (Call, Question)) and not message.future.done():
+                message.future.set_exception(Unavailable(f"the scheduler has ended. {Unavailable.__doc__}"))
 
     # --- one round ----------------------------------------------------------------------------------------------
 
