@@ -25,6 +25,7 @@ from schedd.workers.pool import Pool
 DATABASE = "schedd.db"
 LOG_DIR = "logs"
 LEFTOVER_PATIENCE_S = 30.0
+CLOSE_PATIENCE_S = 5.0
 GIVE_UP_S = 30.0
 """How long a stop tries, after its drain, to write what it knows (a full disk, a locked database)."""
 
@@ -44,6 +45,8 @@ class Opened:
     recovery: Recovery
     backup: Path | None
     killed: int
+    survivors: tuple[int, ...]
+    """Processes of earlier attempts that could not be killed; `recovery.held` are the tasks that wait for their end."""
 
 
 class Runtime:
@@ -76,6 +79,7 @@ class Runtime:
         self._store = store
         self._lock = lock
         self._log_dir = log_dir
+        self._marker = marker
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     # --- opening ------------------------------------------------------------------------------------------------
@@ -104,7 +108,8 @@ class Runtime:
             log_dir = state_dir / LOG_DIR
             log_dir.mkdir(mode=0o750, exist_ok=True)
             store, backup = _open_database(state_dir / DATABASE, on_wait)
-            killed = processes.kill_leftovers(identity, _hints(state_dir, store), LEFTOVER_PATIENCE_S)
+            leftovers = processes.kill_leftovers(identity, _hints(state_dir, store), LEFTOVER_PATIENCE_S)
+            in_the_way = [(processes.task_of(identity, pid), pid) for pid in leftovers.survivors]
             runtime = cls(
                 store,
                 workers,
@@ -115,8 +120,8 @@ class Runtime:
                 lock=lock,
                 reads=Reads(state_dir / DATABASE),
             )
-            recovery = _patiently(runtime.engine.recover, on_wait)
-            runtime.opened = Opened(recovery, backup, killed.killed)
+            recovery = _patiently(lambda: runtime.engine.recover(in_the_way), on_wait)
+            runtime.opened = Opened(recovery, backup, leftovers.killed, leftovers.survivors)
             processes.remember_boot(state_dir)
         except BaseException:
             lock.release()
@@ -170,6 +175,8 @@ class Runtime:
     def close(self) -> None:
         """Let go of everything, killing what still runs. For after the engine's end."""
         self.pool.close()
+        if self._marker is not None:  # what left its attempt's group; it would be killed at the next start anyway
+            processes.hunt([self._marker.of_all], [], CLOSE_PATIENCE_S)
         if self.reads is not None:
             self.reads.close()
         self._store.close()

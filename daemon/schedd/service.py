@@ -1,14 +1,17 @@
 """The daemon: `schedd` puts a runtime, a socket and the API together, and minds signals and exit codes.
 
-The main thread owns the signals and waits; everything else has a thread of its own. Tests: tests/acceptance.
+The main thread owns the signals and waits; everything else has a thread of its own.
+Tests: tests/acceptance, tests/crash/test_stopping.py.
 """
 
 import argparse
 import os
+import select
 import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -42,11 +45,40 @@ class Refusal(Exception):
         self.code = code
 
 
+class Signals:
+    """SIGTERM and SIGINT, counted, and a pipe to wait on.
+
+    A handler runs between any two steps of the main thread, so it may take no lock that the main thread takes: it
+    counts, and writes a byte. Whatever follows from a signal is done by the main thread when it looks.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._take)
+
+    def wake(self) -> None:
+        """End the present or the next `wait`. From any thread."""
+        with suppress(BlockingIOError):  # it is full of reasons to wake up
+            os.write(self._waker, b"\0")
+
+    def wait(self) -> None:
+        """Until a signal or `wake` came since the last wait."""
+        select.select([self._woken], [], [])
+        os.read(self._woken, 4_096)
+
+    def _take(self, number: int, frame: object) -> None:
+        self.count += 1
+        self.wake()
+
+
 def main(argv: list[str] | None = None) -> None:
     """The command `schedd`. Ends the process."""
+    signals = Signals()  # before all that takes time: a signal before this line ends the process as any other
     arguments = _parse(argv)
     try:
-        code = serve(arguments)
+        code = serve(arguments, signals)
     except Refusal as refusal:
         print(f"schedd: {refusal}", file=sys.stderr)
         code = refusal.code
@@ -54,7 +86,7 @@ def main(argv: list[str] | None = None) -> None:
     os._exit(code)  # abandoned threads and what they hold must not keep a stopped daemon alive
 
 
-def serve(arguments: argparse.Namespace) -> ExitCode:
+def serve(arguments: argparse.Namespace, signals: Signals) -> ExitCode:
     """Run until a signal or a fault. Raises Refusal when it cannot start."""
     from schedd import config as configuration
     from schedd import logs
@@ -65,13 +97,13 @@ def serve(arguments: argparse.Namespace) -> ExitCode:
     except configuration.ConfigError as error:
         raise Refusal(ExitCode.CONFIG, str(error)) from None
     logs.configure(config.log_format, config.log_level)
-    return Daemon(config).run()
+    return Daemon(config, signals).run()
 
 
 class Daemon:
     """One life of the daemon."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, signals: Signals) -> None:
         import structlog
 
         from schedd.api.feed import Feed
@@ -81,18 +113,19 @@ class Daemon:
         self._log = structlog.get_logger("schedd")
         self._journal = Journal()
         self._feed = Feed()
-        self._signals = 0
-        self._runtime: Any = None
-        self._wake = threading.Event()
+        self._signals = signals
         self._started_at = time.time()
 
     def run(self) -> ExitCode:
         """Open, serve, drain, close."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
         config = self._config
         self._log.info("starting", version=__version__, pid=os.getpid(), state_dir=str(config.state_dir))
-        runtime = self._runtime = self._open()
+        if self._signals.count:
+            return self._stopped_early()
+        runtime = self._open()
+        if self._signals.count:
+            runtime.close()
+            return self._stopped_early()
         try:
             server = self._listen(runtime)
         except Refusal:
@@ -102,13 +135,19 @@ class Daemon:
         watcher = threading.Thread(target=self._watch, args=(runtime,), name="watcher", daemon=True)
         watcher.start()
         self._log.info("ready", socket=str(config.socket_path), workers=config.workers)
-        self._wake.wait()
+        self._signals.wait()
         code = self._stop(runtime)
         server.stop(2.0)
         runtime.close()
         self._log.info("stopped", code=int(code))
         self._journal.close()
         return code
+
+    def _stopped_early(self) -> ExitCode:
+        """A signal came before anything was started: there is nothing to drain."""
+        self._log.info("stopped", code=int(ExitCode.OK))
+        self._journal.close()
+        return ExitCode.OK
 
     def _open(self) -> Any:
         from schedd.lock import AlreadyLocked
@@ -139,6 +178,8 @@ class Daemon:
             killed=opened.killed,
             backup=str(opened.backup) if opened.backup else None,
         )
+        if opened.survivors:
+            self._log.error("leftovers_not_killed", pids=list(opened.survivors), held=list(opened.recovery.held))
         return runtime
 
     def _listen(self, runtime: Any) -> Any:
@@ -168,9 +209,13 @@ class Daemon:
     def _stop(self, runtime: Any) -> ExitCode:
         if runtime.failure is None:
             self._log.info("draining", timeout_s=self._config.drain_timeout)
-            drain_s = self._config.drain_timeout if self._signals < 2 else 0.0  # a second signal hurries
-            runtime.engine.stop(drain_s, _give_up_s())
-            runtime.wait_ended()
+            runtime.engine.stop(self._config.drain_timeout, _give_up_s())
+            hurried = False
+            while not runtime.wait_ended(0):
+                if self._signals.count > 1 and not hurried:
+                    hurried = True
+                    runtime.engine.stop(0.0, _give_up_s())
+                self._signals.wait()
         if runtime.failure is not None:
             return self._explain(runtime.failure)
         return ExitCode.OK
@@ -184,16 +229,10 @@ class Daemon:
     def _watch(self, runtime: Any) -> None:
         """Wakes the main thread when the engine has ended."""
         runtime.wait_ended()
-        self._wake.set()
-
-    def _on_signal(self, number: int, frame: object) -> None:
-        self._signals += 1
-        self._wake.set()
-        if self._signals > 1 and self._runtime is not None:
-            self._runtime.engine.stop(0.0, _give_up_s())
+        self._signals.wake()
 
     def _on_wait(self, reason: str) -> None:
-        if self._signals:
+        if self._signals.count:
             raise Refusal(ExitCode.OK, "stopped while it waited for the database")
         self._log.warning("waiting_for_database", reason=reason)
 

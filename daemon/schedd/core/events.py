@@ -47,9 +47,10 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Keep a task from starting its next attempt."""
+    """Keep a task from starting its next attempt. The reason, if there is one, becomes the task's error."""
 
     task: KnownTask
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,13 @@ class AttemptSpawned:
 
 @dataclass(frozen=True, slots=True)
 class ClockStepped:
-    """The wall clock was set: it is now `delta` seconds ahead of where it would have been."""
+    """The wall clock was set: it is now `delta` seconds ahead of where it would have been.
+
+    `key` tells one step from another: alone among the facts, this one must not be taken twice.
+    """
 
     delta: float
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,6 +255,10 @@ class Machine:
 
     def _hold(self, event: Hold, now: float, out: Output) -> None:
         self._set_held(event.task, True, now, out)
+        if event.reason is not None:
+            task = self.open[event.task.seq]
+            task.error = event.reason
+            out.changed[task.seq] = task
 
     def _release(self, event: Release, now: float, out: Output) -> None:
         self._set_held(event.task, False, now, out)

@@ -10,12 +10,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from schedd.core.events import AttemptEnded, AttemptSpawned, DrainBegan, DrainExpired, WorkersChanged
+from schedd.core.events import AttemptEnded, AttemptSpawned, ClockStepped, DrainBegan, DrainExpired, WorkersChanged
 
 MAX_ROUND_MESSAGES = 1_000
 """How much one round takes at once: enough to share a commit widely, bounded so that no round is endless."""
 
-Fact = AttemptEnded | AttemptSpawned | DrainBegan | DrainExpired | WorkersChanged
+Fact = AttemptEnded | AttemptSpawned | ClockStepped | DrainBegan | DrainExpired | WorkersChanged
 
 
 class Request(Protocol):

@@ -25,7 +25,8 @@ Tests: tests/unit/engine/test_engine.py, tests/simulation.
 """
 
 import json
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -38,13 +39,14 @@ from schedd.core.events import (
     DrainBegan,
     DrainExpired,
     Effect,
+    Hold,
     Logged,
     Output,
     StartAttempt,
     StopAttempt,
 )
 from schedd.core.machine import Machine
-from schedd.core.model import Outcome, StopReason
+from schedd.core.model import KnownTask, OpenTask, Outcome, StopReason
 from schedd.engine.clock import Clock
 from schedd.engine.inbox import Call, Inbox, Message, Question
 from schedd.engine.round import Round
@@ -56,6 +58,9 @@ LONGEST_BACKOFF_S = 5.0
 LONGEST_SLEEP_S = 86_400.0
 HINT_DELAY_S = 1.0
 """A pid is written with the next round, and with one of its own if none comes for this long."""
+
+
+MOST_PIDS_NAMED = 10
 
 
 class Unavailable(Exception):
@@ -101,11 +106,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What recovery found: open tasks, attempts that died with the last daemon, rows set aside."""
+    """What recovery found: open tasks, attempts that died with the last daemon, rows set aside, and the ids of the
+    tasks it holds because something of an earlier attempt could not be killed.
+    """
 
     open_tasks: int
     crashed: int
     damaged: int
+    held: tuple[str, ...] = ()
 
 
 class Engine:
@@ -166,10 +174,11 @@ class Engine:
 
     # --- the engine thread --------------------------------------------------------------------------------------
 
-    def recover(self) -> Recovery:
+    def recover(self, in_the_way: Iterable[tuple[int | None, int]] = ()) -> Recovery:
         """Rebuild the machine from rows and end every attempt that died with the last daemon.
 
-        Call it once, before `run`, when no process of the last daemon is left. Killed at any point and repeated, it
+        Call it once, before `run`, when no process of the last daemon is left but those `in_the_way`: (seq of its
+        task, pid), the seq None where it is not known. Their tasks are held. Killed at any point and repeated, it
         comes to the same rows. Raises what the store raises.
         """
         now = self._clock.now()
@@ -182,6 +191,7 @@ class Engine:
             error = "the daemon died while this attempt ran"
             crashed = AttemptEnded(task.seq, task.number, Outcome.CRASHED, now, error=error, task_id=task.id)
             machine.handle(crashed, now, out)
+        held = _hold_back_from(machine, in_the_way, died, now, out)
         try:
             self._store.begin()
             self._store.write(out)
@@ -191,7 +201,7 @@ class Engine:
             raise
         self._machine = machine
         self._tell(Committed(list(out.events), list(out.ended)))
-        return Recovery(len(machine.open), len(died), len(stored.damaged))
+        return Recovery(len(machine.open), len(died), len(stored.damaged), held)
 
     def run(self) -> None:
         """Rounds until `stop` is through. Raises StoreBroken or the error of a fact that could not be taken.
@@ -284,6 +294,8 @@ class Engine:
         for message in messages:
             if isinstance(message, Call):
                 answers.append((message, self._answer(round_, message)))
+            elif isinstance(message, ClockStepped):
+                self._take_clock_step(round_, message)
             else:
                 assert not isinstance(message, Question)
                 round_.handle(message)
@@ -323,6 +335,14 @@ class Engine:
         if call.key is not None:
             self._store.remember(call.key, call.digest, json.dumps(answer, separators=(",", ":")), round_.now)
         return answer
+
+    def _take_clock_step(self, round_: Round, step: ClockStepped) -> None:
+        """Move the due times once, even if the commit that moved them only seemed to fail: the step is remembered as
+        the answer of a keyed request is.
+        """
+        if self._store.answer_of(step.key) is None:
+            round_.handle(step)
+            self._store.remember(step.key, "", "{}", round_.now)
 
     def _let_go(self, effects: list[Effect], payloads: dict[int, Any]) -> None:
         for effect in effects:
@@ -428,7 +448,7 @@ class Engine:
         """Turn what the clocks say into messages."""
         step = self._clock.take_step()
         if step:
-            self._backlog.insert(0, ClockStepped(step))  # type: ignore[arg-type]  # not for other threads to post
+            self._backlog.insert(0, ClockStepped(step, f"clock-step-{secrets.token_hex(8)}"))
         if self._drain_at is not None and not self._draining:
             self._draining = True
             self._backlog.append(DrainBegan())
@@ -475,6 +495,29 @@ class Engine:
         if self._give_up_at is not None and self._clock.monotonic() >= self._give_up_at:
             return True
         return self._machine is not None and not self._machine.running and not self._backlog
+
+
+def _hold_back_from(
+    machine: Machine, in_the_way: Iterable[tuple[int | None, int]], died: list[OpenTask], now: float, out: Output
+) -> tuple[str, ...]:
+    """Hold the tasks that a process of an earlier attempt stands in the way of; their ids. What is nobody's might be
+    of any that ran when the daemon died.
+    """
+    pids: dict[int, list[int]] = {}
+    for seq, pid in in_the_way:
+        for owner in [task.seq for task in died] if seq is None else [seq]:
+            pids.setdefault(owner, []).append(pid)
+    held = []
+    for seq in sorted(pids.keys() & machine.open.keys()):
+        task = machine.open[seq]
+        which = ", ".join(map(str, pids[seq][:MOST_PIDS_NAMED]))
+        reason = (
+            f"held: what is left of an earlier attempt (pid {which}) cannot be killed and may still be at work; "
+            f"see that it has ended, then `schedctl release {task.id}`"
+        )
+        machine.handle(Hold(KnownTask(task.seq, task.id, task.status), reason), now, out)
+        held.append(task.id)
+    return tuple(held)
 
 
 __all__ = [

@@ -16,7 +16,7 @@ from schedd.core import limits
 from schedd.core.model import Outcome
 from schedd.workers import ending, functions, text
 from schedd.workers.attempt import Attempt
-from schedd.workers.command import Began, Setting
+from schedd.workers.command import Began, Setting, await_group_end
 from schedd.workers.ending import Ending
 from schedd.workers.server import Call, Server, ServerLost
 from schedd.workers.work import Work
@@ -76,12 +76,14 @@ def _await_end(attempt: Attempt, work: Work, call: Call, began: Began, answer: C
         return ending.schedd_failed(f"cannot start a process for {work.call}: {os.strerror(message[2])}")
     try:
         attempt.attach(RemoteGroup(call))
-        began(attempt, work, message[2], message[3])
+        pid = message[2]
+        began(attempt, work, pid, message[3])
         message = call.mailbox.get()
     finally:
         attempt.detach()
     if message[0] == "lost":
         return ending.crashed("the process that starts calls died, and this one with it")
+    await_group_end(pid)
     _, _, status, max_rss, cpu_time = message
     return _judge(status, _read_answer(answer()))._replace(max_rss=max_rss, cpu_time=cpu_time)
 

@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 The worker blocks in `waitid(WNOWAIT)`, which leaves the ended leader a zombie. While it is one, nobody else can get
 its pid, and so its process group: under the attempt's lock the rest of the group is killed and only then the leader
-is reaped. Nothing polls, and no signal can go to a process that took over the pid.
+is reaped. Nothing polls, and no signal can go to a process that took over the pid. A process that was killed still
+needs a moment to end; the attempt has ended when those of its group have, so that the next one meets nothing of it.
 
 `subprocess` starts it (vfork and exec: the threaded daemon never runs Python in a forked copy of itself). The
 interpreter stands still until exec, so what exec would wait for (a dead network mount) is looked at first, by this
@@ -12,18 +13,24 @@ thread alone. Tests: tests/unit/workers/test_command.py.
 """
 
 import contextlib
+import logging
 import os
 import resource
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from schedd.workers import ending
+from schedd.workers import ending, procfs
 from schedd.workers.attempt import Attempt
 from schedd.workers.ending import Ending
 from schedd.workers.procfs import start_ticks
 from schedd.workers.work import Work
+
+GROUP_PATIENCE_S = 2.0
+"""How long the end of an attempt waits for what was killed of its group. Only the kernel can make it that long."""
+_LONGEST_PAUSE_S = 0.05
 
 Began = Callable[[Attempt, Work, int, int], None]
 """Told when a process came to be: the attempt, its work, the pid and when it began (clock ticks since boot)."""
@@ -60,6 +67,32 @@ def send_to_group(leader: int, number: signal.Signals) -> None:
         os.killpg(leader, number)
 
 
+def await_group_end(leader: int) -> None:
+    """After a group was killed and its leader reaped: wait for the end of the others."""
+    deadline = time.monotonic() + GROUP_PATIENCE_S
+    pause_s = 0.0005
+    while _has_members(leader):
+        if pause_s >= _LONGEST_PAUSE_S and not _has_live_members(leader):
+            return  # zombies, whose new parent does not reap them: a container without an init
+        if time.monotonic() >= deadline:
+            logging.getLogger(__name__).warning("killed processes of the group %d do not end", leader)
+            return
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+
+def _has_members(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):  # those of another user cannot be killed, so not awaited either
+        return False
+    return True
+
+
+def _has_live_members(group: int) -> bool:
+    return any(seen.group == group for seen in procfs.table().values())
+
+
 def run(attempt: Attempt, work: Work, setting: Setting) -> Ending:
     """Run the command to its end."""
     argv = ["/bin/sh", "-c", work.run] if work.run is not None else list(work.command or ())
@@ -86,6 +119,7 @@ def run(attempt: Attempt, work: Work, setting: Setting) -> Ending:
         _await_end(process.pid)
     finally:
         ended = _reap(attempt, process)
+        await_group_end(process.pid)
     return ended
 
 

@@ -31,6 +31,11 @@ class Marker:
         """A marker that no other start has."""
         return cls(identity, os.urandom(4).hex())
 
+    @property
+    def of_all(self) -> str:
+        """What the values of all attempts of this start begin with."""
+        return f"{self.identity}:{self.start}:"
+
     def value(self, seq: int, number: int) -> str:
         """The value of SCHEDD_MARKER for one attempt."""
         return f"{self.identity}:{self.start}:{seq}:{number}"

@@ -72,6 +72,17 @@ def hunt(markers: Iterable[str], hints: Iterable[tuple[int, int]], deadline_s: f
     return Leftovers(len(killed - left), tuple(sorted(hint.pid for hint in left)))
 
 
+def task_of(identity: str, pid: int) -> int | None:
+    """The seq of the task whose attempt a process belongs to; None if that cannot be told."""
+    prefix = f"{MARKER_VARIABLE}={identity}:".encode()
+    for variable in _environ(pid).split(b"\0"):
+        if variable.startswith(prefix):
+            fields = variable[len(prefix) :].split(b":")  # the start, the seq, the attempt
+            if len(fields) == 3 and fields[1].isdigit():
+                return int(fields[1]) or None  # 0 is the fork server and what it forked, whosever that is
+    return None
+
+
 def _stop_all(
     find: Callable[[], list[Process]], family: set[Hint], unkillable: set[Hint], deadline: float
 ) -> list[Process]:
@@ -125,12 +136,16 @@ def _as_environ(marker: str) -> bytes:
 def _has_marker(pid: int, sought: Collection[bytes]) -> bool:
     if not sought:
         return False
+    environ = b"\0" + _environ(pid)
+    return any(marker in environ for marker in sought)
+
+
+def _environ(pid: int) -> bytes:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            environ = b"\0" + file.read()
-        return any(marker in environ for marker in sought)
+            return file.read()
     except OSError:  # it has ended, or it is another user's
-        return False
+        return b""
 
 
 def _self_and_ancestors(table: dict[int, Process]) -> set[int]:
@@ -190,4 +205,5 @@ __all__ = [
     "kill_leftovers",
     "load_identity",
     "remember_boot",
+    "task_of",
 ]

@@ -14,6 +14,7 @@ class Process(NamedTuple):
     parent: int
     session: int
     started: int
+    group: int
 
 
 def table() -> dict[int, Process]:
@@ -30,7 +31,7 @@ def look(pid: int) -> Process | None:
     fields = _stat(pid)
     if fields is None or fields[0] in (b"Z", b"X"):
         return None
-    return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]))
+    return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), int(fields[2]))
 
 
 def start_ticks(pid: int) -> int | None:

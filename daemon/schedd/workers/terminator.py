@@ -15,6 +15,8 @@ from schedd.workers.attempt import Attempt
 
 _Entry = tuple[float, int, Attempt, Outcome | None]  # when (monotonic), order of arrival, whose, why (None: for good)
 _SLACK = 64
+LONGEST_INTERRUPT_S = 15.0
+"""A stop of schedd waits no longer than this for an attempt that was told to end, whatever its own grace."""
 
 
 class Terminator:
@@ -107,5 +109,9 @@ class Terminator:
     def _act(self, attempt: Attempt, reason: Outcome | None) -> None:
         if reason is None:
             attempt.make_end()
-        elif attempt.ask_to_end(reason):
+            return
+        first = attempt.ask_to_end(reason)
+        if reason is Outcome.INTERRUPTED:  # also for one that was asked before, and has its grace still
+            self._push(time.monotonic() + min(attempt.grace, LONGEST_INTERRUPT_S), attempt, None)
+        elif first:
             self._push(time.monotonic() + attempt.grace, attempt, None)

@@ -205,6 +205,23 @@ class TestFaults:
         bench.step()
         assert bench.memory.next_seq() == 2
 
+    def test_a_clock_step_that_was_committed_late_moves_times_once(self, bench: Bench):
+        """It is the one fact that says `more` and not `what`: taken twice it would move everything twice."""
+        bench.submit(task("a", delay=100.0))
+        bench.clock.set_by(3600.0)
+        bench.late = [StoreUnavailable("disk I/O error")]
+        bench.step()
+        assert bench.engine.fault is not None
+        bench.clock.advance(1.0)
+        bench.step()
+        assert bench.engine.fault is None
+        bench.clock.advance(98.0)
+        bench.step()
+        assert not bench.executor.running
+        bench.clock.advance(1.0)
+        bench.step()
+        assert set(bench.executor.running) == {1}
+
     def test_starts_that_were_committed_late_do_run(self, bench: Bench):
         """A start whose commit seemed to fail is durable as running: it must be started or be made to end."""
         bench.late = [StoreUnavailable("disk I/O error")]
