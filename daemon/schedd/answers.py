@@ -117,14 +117,16 @@ class PausedAnswer(TypedDict):
 
 
 class Degraded(TypedDict):
-    """What the daemon cannot do at the moment, and since when."""
+    """What the daemon cannot do at the moment, or what an admin should see to; since when."""
 
     since: float
     message: str
 
 
 class Health(TypedDict):
-    """`live`: it answers. `ready`: it accepts work. `degraded`: it holds back what it cannot write."""
+    """`live`: it answers. `ready`: it accepts work. `degraded`: it holds back what it cannot write, or (while
+    `ready`) its files need an admin.
+    """
 
     live: bool
     ready: bool

@@ -5,6 +5,7 @@ The lock belongs to the file's inode, so it holds whatever path leads there. Tes
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -27,8 +28,9 @@ class StateDirLock:
         except BaseException:
             os.close(self._fd)
             raise
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # the pid is there to be told; on a full disk the lock holds without it
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let the next one in."""

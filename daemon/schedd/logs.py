@@ -8,7 +8,7 @@ import logging
 import queue
 import sys
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -39,26 +39,39 @@ def configure(log_format: str, level: str) -> None:
     )
 
 
+class _Note(NamedTuple):
+    level: str
+    event: str
+    fields: dict[str, object]
+
+
 class Journal:
     """An engine observer that logs what was committed, in a thread of its own."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[Committed | None] = queue.Queue(MAX_QUEUED)
+        self._queue: queue.Queue[Committed | _Note | None] = queue.Queue(MAX_QUEUED)
         self._dropped = 0
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
     def __call__(self, committed: Committed) -> None:
         """Take what a round committed; never blocks."""
-        try:
-            self._queue.put_nowait(committed)
-        except queue.Full:
-            self._dropped += 1
+        self._put(committed)
+
+    def note(self, level: str, event: str, **fields: object) -> None:
+        """Log a line of its own; never blocks."""
+        self._put(_Note(level, event, fields))
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Write what is queued and end the thread."""
         self._queue.put(None)
         self._thread.join(timeout_s)
+
+    def _put(self, item: "Committed | _Note") -> None:
+        try:
+            self._queue.put_nowait(item)
+        except queue.Full:
+            self._dropped += 1
 
     def _run(self) -> None:
         log = structlog.get_logger("schedd")
@@ -66,6 +79,9 @@ class Journal:
             if self._dropped:
                 log.warning("log_lines_dropped", rounds=self._dropped)
                 self._dropped = 0
+            if isinstance(committed, _Note):
+                getattr(log, committed.level)(committed.event, **committed.fields)
+                continue
             for ended in committed.ended:
                 fields = {"task": ended.task_id, "attempt": ended.number, "outcome": ended.outcome.value}
                 optional = {

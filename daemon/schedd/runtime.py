@@ -19,7 +19,8 @@ from schedd.engine.inbox import Inbox
 from schedd.engine.loop import Committed, Engine, Observer, Recovery
 from schedd.lock import StateDirLock
 from schedd.store.base import Store, StoreUnavailable
-from schedd.workers import logfiles, processes
+from schedd.workers import cgroups, logfiles, processes
+from schedd.workers.cgroups import Cgroups
 from schedd.workers.pool import Pool
 
 DATABASE = "schedd.db"
@@ -61,13 +62,14 @@ class Runtime:
         clock: Clock | None = None,
         log_dir: Path | None = None,
         marker: "processes.Marker | None" = None,
+        slots: Cgroups | None = None,
         lock: StateDirLock | None = None,
         reads: Any = None,
     ) -> None:
         clock = clock or SystemClock()
         inbox = Inbox()
         self.workers = workers
-        self.pool = Pool(workers, inbox.post, log_dir=log_dir, marker=marker, now=clock.now)
+        self.pool = Pool(workers, inbox.post, log_dir=log_dir, marker=marker, cgroups=slots, now=clock.now)
         self.engine = Engine(store, self.pool, clock, workers, inbox)
         for observer in observers:
             self.engine.observe(observer)
@@ -80,6 +82,7 @@ class Runtime:
         self._lock = lock
         self._log_dir = log_dir
         self._marker = marker
+        self._slots = slots
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     # --- opening ------------------------------------------------------------------------------------------------
@@ -108,8 +111,13 @@ class Runtime:
             log_dir = state_dir / LOG_DIR
             log_dir.mkdir(mode=0o750, exist_ok=True)
             store, backup = _open_database(state_dir / DATABASE, on_wait)
-            leftovers = processes.kill_leftovers(identity, _hints(state_dir, store), LEFTOVER_PATIENCE_S)
-            in_the_way = [(processes.task_of(identity, pid), pid) for pid in leftovers.survivors]
+            hints = _patiently(lambda: _hints(state_dir, store), on_wait)
+            leftovers = processes.kill_leftovers(identity, hints, LEFTOVER_PATIENCE_S)
+            own = cgroups.delegated()
+            slots = None if own is None else Cgroups(own, identity)
+            in_cgroups = [] if slots is None else slots.clear(CLOSE_PATIENCE_S)
+            survivors = tuple(sorted({*leftovers.survivors, *in_cgroups}))
+            in_the_way = [(processes.task_of(identity, pid), pid) for pid in survivors]
             runtime = cls(
                 store,
                 workers,
@@ -117,12 +125,13 @@ class Runtime:
                 clock=clock,
                 log_dir=log_dir,
                 marker=processes.Marker.for_this_start(identity),
+                slots=slots,
                 lock=lock,
                 reads=Reads(state_dir / DATABASE),
             )
             recovery = _patiently(lambda: runtime.engine.recover(in_the_way), on_wait)
-            runtime.opened = Opened(recovery, backup, leftovers.killed, leftovers.survivors)
-            processes.remember_boot(state_dir)
+            runtime.opened = Opened(recovery, backup, leftovers.killed, survivors)
+            _patiently(lambda: _remember_boot(state_dir), on_wait)
         except BaseException:
             lock.release()
             raise
@@ -177,6 +186,8 @@ class Runtime:
         self.pool.close()
         if self._marker is not None:  # what left its attempt's group; it would be killed at the next start anyway
             processes.hunt([self._marker.of_all], [], CLOSE_PATIENCE_S)
+        if self._slots is not None:
+            self._slots.clear(CLOSE_PATIENCE_S)
         if self.reads is not None:
             self.reads.close()
         self._store.close()
@@ -241,6 +252,13 @@ def _patiently(action: Callable[[], Any], on_wait: Callable[[str], None]) -> Any
             on_wait(str(fault))
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 2.0)
+
+
+def _remember_boot(state_dir: Path) -> None:
+    try:
+        processes.remember_boot(state_dir)
+    except OSError as error:  # a full disk is waited for, as by the database
+        raise StoreUnavailable(f"cannot write to {state_dir}: {error.strerror}") from error
 
 
 def _hints(state_dir: Path, store: Any) -> Sequence[Any]:

@@ -49,12 +49,13 @@ class Signals:
     """SIGTERM and SIGINT, counted, and a pipe to wait on.
 
     A handler runs between any two steps of the main thread, so it may take no lock that the main thread takes: it
-    counts, and writes a byte. Whatever follows from a signal is done by the main thread when it looks.
+    counts, no more, and the interpreter writes to the pipe. What follows is done by the main thread when it looks.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._take)
 
@@ -70,7 +71,6 @@ class Signals:
 
     def _take(self, number: int, frame: object) -> None:
         self.count += 1
-        self.wake()
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -131,6 +131,8 @@ class Daemon:
         except Refusal:
             runtime.close()
             raise
+        runtime.engine.on_fault = self._on_fault
+        runtime.engine.on_complaint = self._on_complaint
         runtime.start()
         watcher = threading.Thread(target=self._watch, args=(runtime,), name="watcher", daemon=True)
         watcher.start()
@@ -218,6 +220,10 @@ class Daemon:
                 self._signals.wait()
         if runtime.failure is not None:
             return self._explain(runtime.failure)
+        fault = runtime.engine.fault
+        if fault is not None:  # it gave up: what ended meanwhile counts as crashed at the next start
+            self._log.error("stopped_without_writing_all", message=fault.message, since=fault.since)
+            return ExitCode.FAULT
         return ExitCode.OK
 
     def _explain(self, failure: BaseException) -> ExitCode:
@@ -225,6 +231,18 @@ class Daemon:
 
         self._log.error("engine_failed", error=f"{type(failure).__name__}: {failure}", exc_info=failure)
         return ExitCode.DATABASE if isinstance(failure, StoreBroken) else ExitCode.FAULT
+
+    def _on_fault(self, fault: Any) -> None:
+        if fault is None:
+            self._journal.note("info", "database_available", message="all that was held back is written")
+        else:
+            self._journal.note("error", "database_unavailable", message=fault.message, since=fault.since)
+
+    def _on_complaint(self, complaint: Any) -> None:
+        if complaint is None:
+            self._journal.note("info", "database_well")
+        else:
+            self._journal.note("warning", "database_needs_attention", message=complaint.message)
 
     def _watch(self, runtime: Any) -> None:
         """Wakes the main thread when the engine has ended."""

@@ -215,7 +215,6 @@ def test_a_task_that_kills_the_daemon_does_not_do_so_for_ever():
         ("kill -SEGV $$", "failed", signal.SIGSEGV),
         ("kill -9 0", "failed", signal.SIGKILL),
         ("printf 'a\\000b\\377\\n\\033[2J'; exit 0", "succeeded", None),
-        ("ulimit -n 3; exec sleep 0.01", "succeeded", None),
     ],
 )
 def test_commands_that_misbehave(script: str, outcome: str, number: int | None):
@@ -296,7 +295,7 @@ def test_a_thread_task_cannot_take_the_daemon_with_it():
             assert daemon.settle(task_id) == {task_id: state}
         task_id = daemon.submit(call="sys:exit", args=["text"], isolation="thread")
         assert daemon.settle(task_id) == {task_id: "failed"}
-        task_id = daemon.submit(call="_thread:interrupt_main", isolation="thread")  # a SIGINT to the daemon itself
+        daemon.submit(call="_thread:interrupt_main", isolation="thread")  # a SIGINT to the daemon itself
         assert daemon.process is not None
         assert daemon.process.wait(60) == 0, "it stops as at any SIGINT"
         daemon.start()

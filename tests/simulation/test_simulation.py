@@ -27,12 +27,12 @@ def live(seed: int, folder: Path, template: Path) -> World:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_seed_keeps_the_promises(part: int, template: Path, tmp_path: Path):
+def test_every_seed_keeps_the_promises(part: int, template: Path, scratch: Path):
     """Random work, faults and crashes never lose, repeat, reorder or half-do anything."""
     seeds = range(FIRST + part, FIRST + SEEDS, PARTS)
     crashes = faults = 0
     for seed in seeds:
-        world = live(seed, tmp_path, template)
+        world = live(seed, scratch, template)
         crashes += world.crashes
         faults += world.faults
     if len(seeds) >= 50:

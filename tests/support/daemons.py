@@ -4,6 +4,7 @@ Whatever the test does, nothing that carries the marker of its state directory i
 """
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -25,6 +26,7 @@ from schedd.workers import processes
 
 PATIENCE_S = 60.0
 POLL_S = 0.01
+_numbers = itertools.count()
 OPEN = ("pending", "ready", "running")
 
 
@@ -115,7 +117,8 @@ class RealDaemon:
 
     def submit(self, **task: Any) -> str:
         """Submit one task; its id."""
-        return self.client.submit({"tasks": {task.pop("name", "t"): task}})["ids"][0]
+        task.setdefault("name", f"t{next(_numbers)}")
+        return self.client.submit({"tasks": {task.pop("name"): task}})["ids"][0]
 
     def task(self, task_id: str) -> Any:
         """What it tells of a task."""

@@ -93,7 +93,7 @@ class FailingStore:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.inner, name)
-        if name in ("rollback", "close"):
+        if name in ("rollback", "tend", "close"):
             return method
 
         def call(*args: Any) -> Any:

@@ -46,16 +46,22 @@ class Snapshot:
 
 @dataclass
 class Ledger:
-    """What callers were told, and the last snapshot."""
+    """What callers and workers were told or told us, and the last snapshot."""
 
     path: Path
     accepted: dict[str, int] = field(default_factory=dict)  # id -> size of its batch
     cancelled: dict[str, int] = field(default_factory=dict)  # id -> number of attempts when its cancel was answered
+    refused: set[str] = field(default_factory=set)  # tags (see `tag_of`) of submits that were refused
+    edges: set[tuple[str, str, str]] = field(default_factory=set)  # (after, before, when) of late edges, as answered
+    held: dict[str, bool] = field(default_factory=dict)  # id -> as answered last, unless asked again since
+    paused: bool | None = None  # as answered last, unless asked again since
+    reported: dict[tuple[int, int], str] = field(default_factory=dict)  # (seq, number) -> outcome that a worker posted
     last: Snapshot | None = None
 
     def __post_init__(self) -> None:
         self._connection = sqlite3.connect(self.path, isolation_level=None)
         self._connection.row_factory = sqlite3.Row
+        self._version: int | None = None
 
     def close(self) -> None:
         self._connection.close()
@@ -76,12 +82,19 @@ class Ledger:
 
     def check(self) -> Snapshot:
         """Read everything and judge it. Raises AssertionError with the story."""
+        version = self._connection.execute("pragma data_version").fetchone()[0]
+        if self.last is not None and version == self._version:  # nothing was committed since
+            self._promises_are_kept(self.last)
+            return self.last
         now = self.read()
+        self._version = version  # of before the read: at worst it is read once more
         self._promises_are_kept(now)
+        self._each_submit_once(now)
         for seq, row in now.tasks.items():
             before = self.last.tasks.get(seq) if self.last else None
             self._row_is_sound(now, seq, row)
             self._attempts_are_sound(now, seq, row)
+            self._outcomes_are_true(now, seq, row)
             if before is not None:
                 self._move_is_legal(before, row)
         if self.last:
@@ -101,33 +114,57 @@ class Ledger:
         for task_id, number in self.cancelled.items():
             row = by_id[task_id]
             assert row["number"] == number, f"{task_id} was started again after its cancel was answered: {row}"
-            assert row["status"] in ("running", "cancelled"), f"{task_id} was cancelled and is {row}"
+            assert row["status"] in ("running", "cancelled", "skipped"), f"{task_id} was cancelled and is {row}"
+        for task_id, held in self.held.items():
+            row = by_id[task_id]
+            if row["status"] not in TERMINAL:
+                assert bool(row["held"]) is held, f"held should be {held}, as was answered: {row}"
+        if self.edges:
+            edges = {(now.tasks[task]["id"], now.tasks[on]["id"], when) for task, on, when in now.edges}
+            assert self.edges <= edges, f"late edges were answered and are gone: {self.edges - edges}"
+        if self.paused is not None:
+            assert now.paused is self.paused, f"paused should be {self.paused}, as was answered"
+
+    def _each_submit_once(self, now: Snapshot) -> None:
+        """However often a submit was repeated there is one batch of it, and none if it was refused."""
+        batches: dict[str, set[int]] = {}
+        for row in now.tasks.values():
+            batches.setdefault(row["payload"], set()).add(row["batch_seq"])
+        for tag, seqs in batches.items():
+            assert len(seqs) == 1, f"the submit {tag} was taken {len(seqs)} times"
+            assert tag not in self.refused, f"the submit {tag} was refused and is there"
 
     @staticmethod
     def _row_is_sound(now: Snapshot, seq: int, row: dict[str, Any]) -> None:
         deps = now.deps_of(seq)
         status = row["status"]
-        story = f"{row} with dependencies {deps}"
+
+        def story() -> str:
+            return f"{row} with dependencies {deps}"
+
         if status == "pending":
-            assert False not in deps, f"waits for what can never happen: {story}"
-            assert not row["cancel_requested"], f"pending with a cancel on it: {story}"
+            assert False not in deps, f"waits for what can never happen: {story()}"
+            assert not row["cancel_requested"], f"pending with a cancel on it: {story()}"
         if status in ("running", "succeeded", "failed"):
-            assert all(met is True for met in deps), f"ran before what it depends on: {story}"
+            assert all(met is True for met in deps), f"ran before what it depends on: {story()}"
         if status == "skipped":
-            assert False in deps, f"skipped without a reason: {story}"
-            assert row["attempts"] == 0, f"skipped after it ran: {story}"  # what was interrupted did not count
-        assert (row["settled_at"] is not None) == (status in TERMINAL), f"settled_at: {story}"
+            assert False in deps, f"skipped without a reason: {story()}"
+            assert row["attempts"] == 0, f"skipped after it ran: {story()}"  # what was interrupted did not count
+        assert (row["settled_at"] is not None) == (status in TERMINAL), f"settled_at: {story()}"
         if status == "succeeded" and row["times"] is not None:
-            assert row["runs"] == row["times"], f"succeeded before its last run: {story}"
+            assert row["runs"] == row["times"], f"succeeded before its last run: {story()}"
 
     @staticmethod
     def _attempts_are_sound(now: Snapshot, seq: int, row: dict[str, Any]) -> None:
         attempts = now.attempts[seq]
-        story = f"{row} with attempts {attempts}"
-        assert [attempt["number"] for attempt in attempts] == list(range(1, row["number"] + 1)), f"numbers: {story}"
+
+        def story() -> str:
+            return f"{row} with attempts {attempts}"
+
+        assert [attempt["number"] for attempt in attempts] == list(range(1, row["number"] + 1)), f"numbers: {story()}"
         open_ones = [attempt["number"] for attempt in attempts if attempt["outcome"] is None]
         expected = [row["number"]] if row["status"] == "running" else []
-        assert open_ones == expected, f"open attempts: {story}"
+        assert open_ones == expected, f"open attempts: {story()}"
         run = row["runs"] if row["status"] == "succeeded" else row["runs"] + 1
         counted = [
             attempt
@@ -136,17 +173,34 @@ class Ledger:
             and attempt["outcome"] not in (None, "interrupted")
             and not (attempt["outcome"] == "start_failed" and attempt["error"] == "schedd's fault")
         ]
-        assert row["attempts"] == len(counted), f"attempts are counted wrong: {story}"
-        assert row["attempts"] <= row["max_attempts"], f"tried too often: {story}"
+        assert row["attempts"] == len(counted), f"attempts are counted wrong: {story()}"
+        assert row["attempts"] <= row["max_attempts"], f"tried too often: {story()}"
         if row["status"] == "failed":
-            assert row["attempts"] == row["max_attempts"], f"gave up too early: {story}"
+            assert row["attempts"] == row["max_attempts"], f"gave up too early: {story()}"
+
+    def _outcomes_are_true(self, now: Snapshot, seq: int, row: dict[str, Any]) -> None:
+        """An attempt has ended as its worker said; or, if it never said, with the daemon it crashed."""
+        for attempt in now.attempts[seq]:
+            outcome = attempt["outcome"]
+            if outcome is None:
+                continue
+            said = self.reported.get((seq, attempt["number"]), "crashed")
+            allowed = {said, "crashed"}  # what it said may have died with the daemon before it was written
+            if row["cancel_requested"] and attempt["number"] == row["number"]:
+                allowed = {"cancelled"}
+            assert outcome in allowed, f"attempt {attempt} of {row} was reported as {said}"
 
     @staticmethod
     def _move_is_legal(before: dict[str, Any], after: dict[str, Any]) -> None:
-        story = f"{before} -> {after}"
+        if before is after:
+            return
+
+        def story() -> str:
+            return f"{before} -> {after}"
+
         if before["status"] in TERMINAL:
-            assert before == after, f"an ended task was changed: {story}"
-        assert after["number"] >= before["number"], f"attempts were forgotten: {story}"
-        assert after["runs"] >= before["runs"], f"runs were forgotten: {story}"
+            assert before == after, f"an ended task was changed: {story()}"
+        assert after["number"] >= before["number"], f"attempts were forgotten: {story()}"
+        assert after["runs"] >= before["runs"], f"runs were forgotten: {story()}"
         if before["cancel_requested"]:
-            assert after["status"] in ("running", "cancelled"), f"a cancel was forgotten: {story}"
+            assert after["status"] in ("running", "cancelled"), f"a cancel was forgotten: {story()}"

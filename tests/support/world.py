@@ -15,6 +15,7 @@ from schedd.core import invariants
 from schedd.core.batch import NewBatch
 from schedd.core.errors import Refused
 from schedd.core.events import AttemptSpawned
+from schedd.core.limits import SCHEDD_FAULT_DELAY_S
 from schedd.core.model import CatchUp, Dependency, NewTask, Outcome, Recurrence, RetryPolicy, StopReason, When
 from schedd.engine.inbox import Call, Message, Request
 from schedd.engine.loop import Engine, Unavailable
@@ -45,7 +46,12 @@ class World:
         self.faults = 0
         self.interrupts = 0
         self.keys = 0
+        self.tags = 0
         self.ledger = Ledger(self.path)
+        self.repeat_rate = 0.8  # of the keyed calls that a crash left unanswered
+        self.asked: dict[str, Call | None] = {}  # a switch -> who set it last, unless that was a repeat
+        self.not_before: dict[int, float] = {}  # seq -> the monotonic time that a task waits for
+        self.clock_is_set = False  # and no round has been committed since
         self.unanswered: list[tuple[Call, Future[Any]]] = []
         self.ids: list[str] = []
         self._store = open_store(self.path)
@@ -66,7 +72,8 @@ class World:
 
     def boot(self) -> None:
         """Start a daemon on the file; every process of the last one is dead."""
-        while True:
+        for _ in range(1_000):
+            self.on_boot()
             self.executor = FakeExecutor()
             self.engine = Engine(self.store, self.executor, self.clock, self.workers)  # type: ignore[arg-type]
             try:
@@ -76,10 +83,19 @@ class World:
                 self._die()
             except StoreUnavailable:
                 self._store.rollback()
+        else:
+            raise AssertionError("no start succeeds any more")
+        if self.clock_is_set:  # a daemon does not know what was done to the clock before its start
+            self.not_before.clear()
+            self.clock_is_set = False
+        self.judge_times(self.ledger.last, self.ledger.check())
         repeats, self.unanswered = self.unanswered, []
         for call, _ in repeats:
-            if call.key is not None and self.random.random() < 0.8:
+            if call.key is not None and self.random.random() < self.repeat_rate:
                 self.call(call.request, key=call.key)
+
+    def on_boot(self) -> None:
+        """Called at each try to start."""
 
     def _die(self) -> None:
         self.crashes += 1
@@ -130,13 +146,18 @@ class World:
         elif choice < 0.85:
             self.call(PauseStarting(self.random.random() < 0.4))
         elif choice < 0.88:
-            self.clock.set_by(self.random.choice([-3600.0, -5.0, 5.0, 3600.0]))
-            self.step()
+            self.set_clock(self.random.choice([-3600.0, -5.0, 5.0, 3600.0]))
         elif choice < 0.90:
             self.stop_on_purpose()
         else:
             self.clock.advance(self.random.choice([0.1, 1.0, 5.0, 30.0]))
             self.step()
+
+    def set_clock(self, delta: float) -> None:
+        """The admin sets the wall clock."""
+        self.clock.set_by(delta)
+        self.clock_is_set = True
+        self.step()
 
     def step(self, *messages: Message) -> None:
         """One round, judged; a crash in it boots a new daemon."""
@@ -147,7 +168,7 @@ class World:
         except Crash:
             self._die()
             self.collect()
-            self.ledger.check()
+            self.judge_times(before, self.ledger.check())
             self.boot()
             self.collect()
             self.ledger.check()
@@ -155,6 +176,10 @@ class World:
         self.collect()
         after = self.ledger.check()
         self.judge_starts(before, after)
+        if self.engine.fault is None:
+            self.clock_is_set = False
+            self.judge_stops(after)
+        self.judge_times(before, after)
         machine = self.engine._machine
         if machine is not None and self.engine.fault is None:  # during a fault it waits, and what is due with it
             invariants.check(machine, self.clock.now())
@@ -173,6 +198,9 @@ class World:
             assert all(met is True for met in after.deps_of(seq)), f"started before what it depends on: {row}"
             assert row["run_at"] <= max(now, claimed_at), f"started early at {now}: {row}"
             assert not row["held"] or claimed_at < now, f"started although held: {row}"
+        fresh = [seq for seq in started if before.tasks.get(seq, {}).get("status") != "running"]
+        assert not (fresh and after.paused), f"{fresh} started although starting is paused"
+        assert not (fresh and self.engine._draining), f"{fresh} started although the daemon is stopping"
         if self.engine.fault is not None or self.engine._draining:
             return
         left = [seq for seq in after.tasks if after.may_run(seq, now)]
@@ -180,21 +208,70 @@ class World:
         if left:
             assert len(running) >= self.workers, f"a worker idles while {left} may run"
         rank = {seq: (after.tasks[seq]["priority"], seq) for seq in after.tasks}
-        fresh = [seq for seq in started if before.tasks.get(seq, {}).get("status") != "running"]
         if left and fresh and not after.paused:
             best_left = min(rank[seq] for seq in left)
             worst = max(rank[seq] for seq in fresh)
             assert worst < best_left, f"{worst} was started before {best_left}"
 
-    def call(self, request: Request, key: str | None = None) -> None:
+    def judge_stops(self, after: Snapshot) -> None:
+        """Whatever is being cancelled has been told."""
+        told = {(stop.seq, stop.number) for stop in self.executor.stopped}
+        for seq in self.executor.running:
+            row = after.tasks[seq]
+            if row["cancel_requested"]:
+                assert (seq, row["number"]) in told, f"nobody told the attempt that it is cancelled: {row}"
+
+    def judge_times(self, before: Snapshot | None, after: Snapshot) -> None:
+        """Each pending task waits exactly as long as it should, whatever was done to the wall clock.
+
+        The naive model: a submit waits for its delay, a failed attempt for its backoff, on a clock that nobody sets.
+        (Where the beat of a recurrence leads is left to tests/unit/core/test_recurrence.py.)
+        """
+        mono, wall = self.clock.monotonic(), self.clock.now()
+        for seq, row in after.tasks.items():
+            was = before.tasks.get(seq) if before else None
+            if row["status"] != "pending":
+                self.not_before.pop(seq, None)
+            elif was is None:
+                self.not_before[seq] = mono + row["delay"]
+            elif was["number"] != row["number"] or was["status"] == "running":  # an attempt has ended
+                last = after.attempts[seq][-1]
+                if last["outcome"] == "interrupted":
+                    self.not_before[seq] = mono
+                elif last["outcome"] == "start_failed" and last["error"] == "schedd's fault":
+                    self.not_before[seq] = mono + SCHEDD_FAULT_DELAY_S
+                elif row["runs"] != was["runs"]:
+                    self.not_before.pop(seq, None)
+                else:
+                    wait = row["base_delay"] * 2 ** (row["attempts"] - 1)
+                    self.not_before[seq] = mono + min(wait, row["max_delay"])
+            if seq in self.not_before and not self.clock_is_set:
+                due, should = row["run_at"] - wall, self.not_before[seq] - mono
+                assert abs(due - should) < 0.001, f"waits {due} s more instead of {should}: {row}"
+
+    @staticmethod
+    def switches_of(request: Request) -> tuple[str, ...]:
+        """The ids whose hold a request sets; "" stands for the pause."""
+        if isinstance(request, HoldTasks):
+            return request.ids
+        return ("",) if isinstance(request, PauseStarting) else ()
+
+    def call(self, request: Request, key: str | None = None) -> Call:
         """Post a request with a key (or, sometimes, without one) and take a round."""
+        is_repeat = key is not None
         if key is None and self.random.random() < 0.9:
             self.keys += 1
             key = f"key-{self.keys}"
         call = Call(request, key=key, digest=repr(type(request)), arrived=self.clock.monotonic())
         call.future.set_running_or_notify_cancel()
         self.unanswered.append((call, call.future))
+        for switch in self.switches_of(request):
+            self.asked[switch] = None if is_repeat else call
+            self.ledger.held.pop(switch, None)
+        if isinstance(request, PauseStarting):
+            self.ledger.paused = None
         self.step(call)
+        return call
 
     def collect(self) -> None:
         """Write down what callers were told."""
@@ -206,12 +283,15 @@ class World:
             error = future.exception()
             if error is not None:
                 assert isinstance(error, (Refused, Unavailable)), f"an unexpected error: {error!r}"
+                if isinstance(error, Refused) and isinstance(call.request, SubmitBatch):
+                    self.ledger.refused.add(call.request.batch.tasks[0].payload)
                 continue
-            self.note(call.request, future.result())
+            self.note(call, future.result())
         self.unanswered = waiting
 
-    def note(self, request: Request, answer: dict[str, Any]) -> None:
-        """An answer is a promise."""
+    def note(self, call: Call, answer: dict[str, Any]) -> None:
+        """An answer is a promise. Of a repeated switch it may be an old one, that another has overtaken."""
+        request = call.request
         if isinstance(request, SubmitBatch):
             for task_id in answer["ids"]:
                 self.ledger.accepted[task_id] = len(answer["ids"])
@@ -222,6 +302,14 @@ class World:
             for result in answer["results"]:
                 if result["ok"]:
                     self.ledger.cancelled.setdefault(result["id"], rows[result["id"]]["number"])
+        if isinstance(request, HoldTasks):
+            for result in answer["results"]:
+                if result["ok"] and self.asked[result["id"]] is call:
+                    self.ledger.held[result["id"]] = request.held
+        if isinstance(request, DependTasks):
+            self.ledger.edges.add((answer["after"], answer["before"], answer["when"]))
+        if isinstance(request, PauseStarting) and self.asked[""] is call:
+            self.ledger.paused = answer["paused"]
 
     # --- random work --------------------------------------------------------------------------------------------
 
@@ -229,6 +317,7 @@ class World:
         return self.random.choice([When.SUCCEEDED, When.SUCCEEDED, When.FAILED, When.FINISHED])
 
     def submit(self) -> None:
+        self.tags += 1
         size = self.random.randint(1, 6)
         tasks = [self.a_task(index, size) for index in range(size)]
         try:
@@ -246,7 +335,7 @@ class World:
             deps["old"] = random.choice(self.ids)
         name = f"n{index}" if random.random() < 0.5 else None
         return NewTask(
-            payload="{}",
+            payload=str(self.tags),
             name=f"n{index}-{self.keys}" if name is None and random.random() < 0.5 else name,
             deps=tuple(Dependency(on, self.a_when()) for on in deps.values()),
             priority=random.randint(-2, 2),
@@ -288,9 +377,13 @@ class World:
                 [70, 15, 5, 5, 5],
             )[0]
         if outcome is Outcome.START_FAILED and self.random.random() < 0.5:
-            return self.executor.end(seq, outcome, self.clock.now(), error="schedd's fault", counts=False)
-        error = None if outcome is Outcome.SUCCEEDED else "simulated"
-        return self.executor.end(seq, outcome, self.clock.now(), error=error)
+            return self.end(seq, outcome, error="schedd's fault", counts=False)
+        return self.end(seq, outcome, error=None if outcome is Outcome.SUCCEEDED else "simulated")
+
+    def end(self, seq: int, outcome: Outcome, **more: Any) -> Message:
+        """The end of a running attempt, which the ledger will find in the rows."""
+        self.ledger.reported[(seq, self.executor.running[seq].number)] = outcome.value
+        return self.executor.end(seq, outcome, self.clock.now(), **more)
 
     # --- ends ---------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from schedd.answers import ErrorItem, Problem
 from schedd.core.errors import Refused
 from schedd.engine.loop import RequestFailed, Unavailable
-from schedd.store.base import StoreUnavailable
+from schedd.store.base import StoreBroken, StoreUnavailable
 from schedd.wire import SpecError
 
 STATUS_OF = {
@@ -89,6 +89,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(Unavailable, _unavailable)
     app.add_exception_handler(StoreUnavailable, _unavailable)
+    app.add_exception_handler(StoreBroken, _broken)
     app.add_exception_handler(RequestFailed, _request_failed)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _gone)
@@ -111,6 +112,10 @@ async def _unavailable(request: Request, error: Exception) -> Response:
 
 async def _request_failed(request: Request, error: Exception) -> Response:
     return problem("internal", f"{error}; reference {_note(request.scope, error)}")
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    return problem("internal", str(error))
 
 
 async def _gone(request: Request, error: Exception) -> Response:

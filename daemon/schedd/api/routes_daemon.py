@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
-from schedd.answers import Health, PausedAnswer, StatusAnswer
+from schedd.answers import Degraded, Health, PausedAnswer, StatusAnswer
 from schedd.api.backend import Backend
 from schedd.api.body import Query, read_query
 from schedd.api.openapi import EMPTY_BODY, documented
@@ -93,7 +93,9 @@ def _health(backend: Backend, memory: _Memory | None) -> Health:
     if memory is None:
         since = time.time() - max(time.monotonic() - backend.engine.beat, 0.0)
         return {"live": True, "ready": False, "degraded": {"since": since, "message": "the engine does not answer"}}
-    return {"live": True, "ready": not memory.draining, "degraded": None}
+    complaint = backend.engine.complaint
+    degraded: Degraded | None = {"since": complaint.since, "message": complaint.message} if complaint else None
+    return {"live": True, "ready": not memory.draining, "degraded": degraded}
 
 
 def _memory(machine: Machine) -> _Memory:

@@ -17,7 +17,8 @@ rows, and the backlog is taken again. What happens next depends on the fault:
                        refused; a fact that fails alone is ours, and ends `run`.
 
 A commit that raised may have been durable all the same. A keyed call finds its stored answer when it is taken again;
-one without a key is answered `Unavailable` at once. A fact taken twice is ignored by the machine. And a row that says
+one without a key is answered `Unavailable` at once. A fact taken twice is ignored by the machine, and a clock step,
+which says how much and not what, is remembered under a key. And a row that says
 `running` for an attempt that was never let go (`_live` knows those that were) has its start let go after the reload.
 
 It refuses to know what a task does (`Executor`), what rows look like (`Store`) and what time it is (`Clock`).
@@ -26,7 +27,7 @@ Tests: tests/unit/engine/test_engine.py, tests/simulation.
 
 import json
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -59,6 +60,9 @@ LONGEST_SLEEP_S = 86_400.0
 HINT_DELAY_S = 1.0
 """A pid is written with the next round, and with one of its own if none comes for this long."""
 
+
+TEND_INTERVAL_S = 10.0
+"""How often the store is looked after while there is something to commit, or to complain about."""
 
 MOST_PIDS_NAMED = 10
 
@@ -98,7 +102,7 @@ Observer = Callable[[Committed], None]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why schedd cannot write at the moment, and since when (UTC seconds)."""
+    """Why schedd cannot write at the moment, or what else an admin should see to; since when (UTC seconds)."""
 
     since: float
     message: str
@@ -116,6 +120,15 @@ class Recovery:
     held: tuple[str, ...] = ()
 
 
+class _Decided(NamedTuple):
+    """What a round has decided and its commit made durable: to be let go once."""
+
+    effects: list[Effect]
+    payloads: dict[int, Any]
+    answers: list[tuple[Call, Any]]
+    committed: Committed
+
+
 class Engine:
     """Owns the machine. `post` and the properties may be used from any thread, all else by the engine's own."""
 
@@ -123,7 +136,10 @@ class Engine:
         self, store: Store, executor: Executor, clock: Clock, workers: int, inbox: Inbox | None = None
     ) -> None:
         self.inbox = inbox if inbox is not None else Inbox()  # an empty one is false
-        self.fault: Fault | None = None
+        self.fault: Fault | None = None  # why nothing can be written
+        self.complaint: Fault | None = None  # what an admin should see to although all is written
+        self.on_fault: Callable[[Fault | None], None] = lambda fault: None  # told when one comes, changes, goes
+        self.on_complaint: Callable[[Fault | None], None] = lambda complaint: None  # told when one comes and goes
         self.beat = clock.monotonic()  # when the loop last made progress: the watchdog's food
         self._store = store
         self._executor = executor
@@ -134,6 +150,11 @@ class Engine:
         self._observers: list[Observer] = []
         self._backoff_s = 0.0
         self._retry_at = 0.0
+        self._tend_at = 0.0
+        self._untended = False  # whether something was committed since the store was looked after
+        self._unhinted: set[tuple[int, int]] = set()  # those of `_live` whose process nobody has heard of yet
+        self._hint_pause_s = HINT_DELAY_S
+        self._interrupting = False
         self._live: set[tuple[int, int]] = set()  # (seq, number) of the attempts let go and not ended
         self._hints_at: float | None = None
         self._ended = False
@@ -216,26 +237,36 @@ class Engine:
         finally:
             self._ended = True
             self._turn_away(self._backlog)
-            self._turn_away(self.inbox.wait(0))
+            self._turn_away_all()
 
     def step(self, messages: list[Message]) -> None:
         """Take messages, and whatever else is due now."""
         asked = [message for message in messages if isinstance(message, Question)]
         self._backlog += [message for message in messages if not isinstance(message, Question)]
         self._note_time()
-        if self._retry_at <= self._clock.monotonic():
-            self._take_backlog()
+        self._note_hints()
+        try:
+            if self._retry_at <= self._clock.monotonic():
+                self._take_backlog()
+        except BaseException:
+            self._turn_away(asked)
+            raise
         self._expire_calls()
         for question in asked:
             self._answer_question(question)
+        self._tend()
 
     def _post(self, message: Call | Question) -> None:
         self.inbox.post(message)
         if self._ended:  # nobody reads the inbox any more, or perhaps has read it for the last time
-            self._turn_away(self.inbox.wait(0))
+            self._turn_away_all()
+
+    def _turn_away_all(self) -> None:
+        while messages := self.inbox.wait(0):
+            self._turn_away(messages)
 
     @staticmethod
-    def _turn_away(messages: list[Message]) -> None:
+    def _turn_away(messages: Sequence[Message]) -> None:
         """Answer those that nobody will take any more. Each message is taken out of the inbox by one thread only."""
         for message in messages:
             if isinstance(message, (Call, Question)) and not message.future.done():
@@ -245,18 +276,28 @@ class Engine:
 
     def _take_backlog(self) -> None:
         backlog, self._backlog = self._backlog, []
+        facts: list[Message] = [message for message in backlog if not isinstance(message, Call)]
+        if self.fault is not None and facts and len(facts) < len(backlog):
+            # What must be written goes first and alone: it may fit on a disk where a request does not. If it does,
+            # the next round, which follows at once, takes the calls.
+            self._backlog = [message for message in backlog if isinstance(message, Call)]
+            backlog = facts
+        self._take(backlog)
+
+    def _take(self, backlog: list[Message]) -> None:
         try:
-            self._round(backlog)
+            decided = self._commit(backlog)
         except StoreUnavailable as fault:
             self._hold_back(backlog, fault)
         except StoreBroken:
-            self._backlog = backlog
+            self._backlog = backlog + self._backlog
             raise
         except Exception as error:  # noqa: BLE001 - the top of the round: whatever it was, one message is to blame
             self._reset()
             self._take_one_by_one(backlog, error)
         else:
             self._recovered()
+            self._release(decided)
 
     def _take_one_by_one(self, backlog: list[Message], error: Exception) -> None:
         """A message in the failed round is to blame: find it, refuse it, and lose none of the others."""
@@ -264,31 +305,39 @@ class Engine:
             raise error
         for index, message in enumerate(backlog):
             try:
-                self._round([message])
+                decided = self._commit([message])
             except StoreUnavailable as fault:
                 self._hold_back(backlog[index:], fault)
                 return
             except StoreBroken:
+                self._backlog = backlog[index:] + self._backlog
                 raise
             except Exception as reason:
                 self._reset()
                 if not isinstance(message, Call):
+                    self._backlog = backlog[index:] + self._backlog
                     raise
                 failure = RequestFailed(f"{RequestFailed.__doc__} ({type(reason).__name__}: {reason})")
                 failure.__cause__ = reason
                 message.future.set_exception(failure)
+            else:
+                self._release(decided)
         self._recovered()
 
-    def _round(self, messages: list[Message]) -> None:
-        """Begin, decide, commit, let go. On any exception nothing has left and the machine must be rebuilt."""
+    def _commit(self, messages: list[Message]) -> "_Decided | None":
+        """Begin, decide, commit: what may be let go now, None if there was nothing to do.
+
+        On any exception nothing has left, and the machine is rebuilt before it is used again.
+        """
         now = self._clock.now()
         machine = self._machine or self._reload(now)
-        hints = self._take_hints()
-        if not (messages or hints or self._is_due(machine, now)):
-            return
+        idle = not (messages or self._is_due(machine, now))
+        if idle and self.fault is None:
+            return None
         store = self._store
         store.begin()
-        self._machine = None  # until the commit, what it says has not happened
+        if not idle:
+            self._machine = None  # until the commit, what it says has not happened
         round_ = Round(machine, store, now)
         answers: list[tuple[Call, Any]] = []
         for message in messages:
@@ -299,8 +348,8 @@ class Engine:
             else:
                 assert not isinstance(message, Question)
                 round_.handle(message)
-        for hint in hints:
-            round_.handle(hint)
+        if idle:
+            round_.out.paused = machine.paused  # writes what is there already: only a write shows that a fault is over
         machine.claim(now, round_.out)
         round_.flush()
         starting = [effect.seq for effect in round_.out.effects if isinstance(effect, StartAttempt)]
@@ -311,15 +360,27 @@ class Engine:
             self._refuse_unkeyed(messages)
             raise
         self._machine = machine
-        self._live.difference_update([(ended.seq, ended.number) for ended in round_.ended])
-        self._let_go(round_.out.effects, payloads)
-        for call, answer in answers:
+        self._untended = True
+        return _Decided(round_.out.effects, payloads, answers, Committed(round_.events, round_.ended))
+
+    def _release(self, decided: "_Decided | None") -> None:
+        """Let go what a commit has made durable. What raises here ends the engine: it must not be taken again."""
+        if decided is None:
+            return
+        committed = decided.committed
+        ended = [(event.seq, event.number) for event in committed.ended]
+        self._live.difference_update(ended)
+        self._unhinted.difference_update(ended)
+        if not self._unhinted:
+            self._hints_at = None
+        self._let_go(decided.effects, decided.payloads)
+        for call, answer in decided.answers:
             if isinstance(answer, Exception):
                 call.future.set_exception(answer)
             else:
                 call.future.set_result(answer)
-        if round_.events or round_.ended:
-            self._tell(Committed(round_.events, round_.ended))
+        if committed.events or committed.ended:
+            self._tell(committed)
 
     def _answer(self, round_: Round, call: Call) -> Any:
         """What to tell the caller once the round is committed: a value, or the refusal as an exception."""
@@ -348,8 +409,11 @@ class Engine:
         for effect in effects:
             if isinstance(effect, StartAttempt):
                 self._live.add((effect.seq, effect.number))
+                self._unhinted.add((effect.seq, effect.number))
                 self._executor.start(effect, payloads.get(effect.seq))
-                self._hints_at = self._hints_at or self._clock.monotonic() + HINT_DELAY_S
+                self._hint_pause_s = HINT_DELAY_S
+                due = self._clock.monotonic() + HINT_DELAY_S
+                self._hints_at = due if self._hints_at is None else min(due, self._hints_at)
             else:
                 self._executor.stop(effect)
 
@@ -371,14 +435,15 @@ class Engine:
     # --- faults -------------------------------------------------------------------------------------------------
 
     def _reset(self) -> None:
-        """Forget the failed round; the machine is rebuilt before it is used again."""
+        """Roll the failed round back. (Where it had begun to decide, `_machine` is None: it is rebuilt when needed.)"""
         self._store.rollback()
 
     def _reload(self, now: float) -> Machine:
         """The machine as the rows have it, after a round that failed.
 
         Running rows are attempts that the executor really runs, or whose start was committed and never let go: those
-        are let go now. So is the stop of a cancelled one; a second stop does no harm.
+        are let go now. So is the stop of a cancelled one, of all of them where a drain is over, and of what runs for
+        a row that is set aside; a second stop does no harm.
         """
         machine = Machine(self._workers)
         out = Output()
@@ -387,20 +452,24 @@ class Engine:
             self._store.begin()
             self._store.write(out)
             self._store.commit()
-        running = machine.running
-        self._live &= {(task.seq, task.number) for task in running.values()}
-        effects: list[Effect] = []
-        for task in running.values():
-            if (task.seq, task.number) not in self._live:
+        running = {(task.seq, task.number): task for task in machine.running.values()}
+        orphaned = self._live - running.keys()
+        effects: list[Effect] = [StopAttempt(seq, number, StopReason.INTERRUPTED) for seq, number in orphaned]
+        for key, task in running.items():
+            if key not in self._live:
                 effects.append(StartAttempt(task.seq, task.id, task.number, task.runs + 1))
             if task.cancel_requested:
                 effects.append(StopAttempt(task.seq, task.number, StopReason.CANCELLED))
+            if self._interrupting:
+                effects.append(StopAttempt(task.seq, task.number, StopReason.INTERRUPTED))
         starting = [effect.seq for effect in effects if isinstance(effect, StartAttempt)]
         payloads = self._store.payloads(starting) if starting else {}
         machine.draining = self._draining
         self._machine = machine
+        self._live &= running.keys()
+        self._unhinted &= running.keys()
         self._let_go(effects, payloads)
-        self._tell(Committed([], []))
+        self._tell(Committed(list(out.events), list(out.ended)))  # also when empty: whoever waits must look again
         return machine
 
     def _hold_back(self, backlog: list[Message], fault: StoreUnavailable) -> None:
@@ -411,11 +480,15 @@ class Engine:
         ] + self._backlog
         self._backoff_s = min(max(self._backoff_s * 2, FIRST_BACKOFF_S), LONGEST_BACKOFF_S)
         self._retry_at = self._clock.monotonic() + self._backoff_s
-        since = self.fault.since if self.fault else self._clock.now()
-        self.fault = Fault(since, str(fault))
+        known = self.fault
+        self.fault = Fault(known.since if known else self._clock.now(), str(fault))
+        if self.fault != known:
+            self.on_fault(self.fault)
 
     def _recovered(self) -> None:
-        self.fault = None
+        if self.fault is not None:
+            self.fault = None
+            self.on_fault(None)
         self._backoff_s = 0.0
         self._retry_at = 0.0
 
@@ -423,10 +496,10 @@ class Engine:
         """Answer the calls that have waited too long for a fault to pass."""
         if not self._backlog:
             return
-        oldest = self._clock.monotonic() - PATIENCE_S
+        now = self._clock.monotonic()
         kept: list[Message] = []
         for message in self._backlog:
-            if isinstance(message, Call) and message.arrived <= oldest:
+            if isinstance(message, Call) and message.arrived + PATIENCE_S <= now:
                 message.future.set_exception(self._unavailable())
             else:
                 kept.append(message)
@@ -442,6 +515,20 @@ class Engine:
         reason = f" ({self.fault.message})" if self.fault else ""
         return Unavailable(f"{Unavailable.__doc__}{reason}")
 
+    def _tend(self) -> None:
+        """Look after the store now and then, and remember what it complains about."""
+        if self.fault or not (self._untended or self.complaint) or self._clock.monotonic() < self._tend_at:
+            return
+        self._tend_at = self._clock.monotonic() + TEND_INTERVAL_S
+        self._untended = False
+        message, known = self._store.tend(), self.complaint
+        if message is None:
+            self.complaint = None
+        else:
+            self.complaint = Fault(known.since if known else self._clock.now(), message)
+        if (known is None) != (message is None):
+            self.on_complaint(self.complaint)
+
     # --- time ---------------------------------------------------------------------------------------------------
 
     def _note_time(self) -> None:
@@ -451,10 +538,38 @@ class Engine:
             self._backlog.insert(0, ClockStepped(step, f"clock-step-{secrets.token_hex(8)}"))
         if self._drain_at is not None and not self._draining:
             self._draining = True
-            self._backlog.append(DrainBegan())
+            self._tell_machine(DrainBegan())
         if self._drain_at is not None and self._clock.monotonic() >= self._drain_at:
             self._drain_at = float("inf")
-            self._backlog.append(DrainExpired())
+            self._interrupting = True
+            self._tell_machine(DrainExpired())
+
+    def _tell_machine(self, event: DrainBegan | DrainExpired) -> None:
+        """A drain writes nothing, so it need not wait for a database that cannot be written. (A machine that has yet
+        to be rebuilt is told by `_reload`.)
+        """
+        if self._machine is not None:
+            out = Output()
+            self._machine.handle(event, self._clock.now(), out)
+            self._let_go(out.effects, {})
+
+    def _note_hints(self) -> None:
+        """Turn the processes that have come to be into facts, with whatever else there is to write, and with a round
+        of their own when their time has come. While one that was started has none (a function has none at all) the
+        next look is twice as far away.
+        """
+        now = self._clock.monotonic()
+        is_due = self._hints_at is not None and self._hints_at <= now
+        if not (is_due or self._backlog):
+            return
+        hints = self._executor.take_spawned()
+        self._backlog += hints
+        self._unhinted -= {(hint.seq, hint.number) for hint in hints}
+        if not self._unhinted:
+            self._hints_at = None
+        elif is_due:
+            self._hint_pause_s *= 2
+            self._hints_at = now + self._hint_pause_s
 
     def _wait_s(self) -> float | None:
         """How long nothing can happen unless a message arrives; None for ever."""
@@ -463,7 +578,14 @@ class Engine:
         monotonic = clock.monotonic()
         if self._backlog or self.fault:
             bounds.append(self._retry_at - monotonic)
+            oldest = next((message for message in self._backlog if isinstance(message, Call)), None)
+            if oldest is not None:
+                bounds.append(oldest.arrived + PATIENCE_S - monotonic)
         else:
+            if self._machine is None:
+                bounds.append(0.0)  # a message was refused as a bug: rebuild, and see what is due
+            if self.complaint:
+                bounds.append(self._tend_at - monotonic)
             due = self._machine.next_due() if self._machine else None
             if due is not None:
                 bounds.append(clock.wait_for(due))
@@ -473,12 +595,6 @@ class Engine:
             if at is not None and at != float("inf"):
                 bounds.append(at - monotonic)
         return min(max(min(bounds), 0.0), LONGEST_SLEEP_S) if bounds else None
-
-    def _take_hints(self) -> list[AttemptSpawned]:
-        hints = self._executor.take_spawned()
-        if self._hints_at is not None and self._hints_at <= self._clock.monotonic():
-            self._hints_at = None
-        return hints
 
     @staticmethod
     def _is_due(machine: Machine, now: float) -> bool:

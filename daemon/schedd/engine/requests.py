@@ -100,14 +100,21 @@ class PauseStarting:
 
 
 def _for_each(round_: Round, ids: Sequence[str], act: Callable[[KnownTask], None]) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for task in round_.select(ids):
+    """Act on each task, the last submitted first: what is cancelled before what it waits for ends as cancelled, not
+    as skipped. What was open when the request came and ends by what it does to another task counts as done.
+    """
+    tasks = round_.select(ids)
+    refused: dict[int, Refused] = {}
+    for task in sorted(tasks, key=lambda task: -task.seq):
         try:
             act(task)
         except Refused as refusal:
-            if isinstance(refusal, AlreadyEnded) and not task.status.is_terminal:
-                refusal = AlreadyEnded(f"{task.id} has just ended; nothing was changed")
-            results.append({"id": task.id, "ok": False, "error": refusal.code, "message": str(refusal)})
-        else:
-            results.append({"id": task.id, "ok": True})
-    return {"results": results}
+            if not isinstance(refusal, AlreadyEnded) or task.status.is_terminal:
+                refused[task.seq] = refusal
+    return {"results": [_result(task, refused.get(task.seq)) for task in tasks]}
+
+
+def _result(task: KnownTask, refusal: Refused | None) -> dict[str, Any]:
+    if refusal is None:
+        return {"id": task.id, "ok": True}
+    return {"id": task.id, "ok": False, "error": refusal.code, "message": str(refusal)}

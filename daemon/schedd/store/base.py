@@ -86,5 +86,8 @@ class Store(Protocol):
     def load(self) -> Stored:
         """Every open task and its dependencies, for `Machine.rebuild`."""
 
+    def tend(self) -> str | None:
+        """Look after the files between two transactions; what an admin should see to, if anything. Never raises."""
+
     def close(self) -> None:
         """Let go of files. Never raises."""

@@ -16,7 +16,7 @@ _CAN_PASS = {
     sqlite3.SQLITE_LOCKED: "the database is locked",
     sqlite3.SQLITE_FULL: "the disk is full (or the database has reached its largest size)",
     sqlite3.SQLITE_IOERR: "the disk under the database gave an input/output error",
-    sqlite3.SQLITE_READONLY: "the database cannot be written: the file or its directory is read-only",
+    sqlite3.SQLITE_READONLY: "the database cannot be written: it, its -wal or -shm, or their directory is read-only",
     sqlite3.SQLITE_CANTOPEN: "the database cannot be opened: look at its permissions and at the free disk space",
     sqlite3.SQLITE_PERM: "the database may not be accessed: look at its permissions",
     sqlite3.SQLITE_NOMEM: "there is not enough memory for the database",

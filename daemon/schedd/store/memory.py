@@ -75,6 +75,9 @@ class MemoryStore:
         self._open = False
         self._transaction.release()
 
+    def tend(self) -> str | None:
+        return None
+
     def close(self) -> None:
         """Nothing to let go of."""
 

@@ -5,6 +5,7 @@ database whole. Alembic is imported only when there is something to do. `python 
 same by hand. Tests: tests/migration.
 """
 
+import os
 import sys
 from contextlib import closing
 from dataclasses import dataclass
@@ -59,6 +60,8 @@ def upgrade(path: Path) -> Upgrade:
             f"the database {path} has revision {revision}, which this schedd (revision {HEAD}) does not know: it "
             "was written by a newer one. Install that version, or restore the backup that it took when it upgraded"
         )
+    if revision is None:
+        _make(path)
     backup = None if revision is None else _back_up(path, revision)
     _run_scripts(path)
     return Upgrade(revision, HEAD, backup)
@@ -70,6 +73,8 @@ def _revision(path: Path) -> str | None:
         raise StoreBroken(f"{path} is a directory where the database should be; move it away")
     if not path.exists():
         return None
+    if not os.access(path, os.R_OK | os.W_OK):  # SQLite would go on, and leave a `-shm` as read-only as the database
+        raise StoreUnavailable(f"the database {path} is read-only for this user: set its permissions right")
     with translated(path), closing(connect_to_read(path)) as connection:
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
         names = [row[0] for row in connection.execute(query)]
@@ -84,6 +89,19 @@ def _revision(path: Path) -> str | None:
     if row is None:
         raise StoreBroken(f"{path} does not say which schema it has; {WHAT_TO_DO}")
     return str(row[0])
+
+
+def _make(path: Path) -> None:
+    """An empty file, for SQLite to fill: it would make one that all may read, and `-wal` and `-shm` take after it.
+
+    Nobody has it open yet, so closing it costs no lock.
+    """
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreUnavailable(f"the database {path} cannot be made: {error.strerror}") from error
 
 
 def _known_revisions() -> set[str]:

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 from schedd.core.events import Logged, Output
 from schedd.core.model import KnownTask, OpenTask, Status, Stored, When
 from schedd.store import loading, statements
-from schedd.store.base import NewBatchRow, StoreBroken, StoredAnswer
-from schedd.store.connect import writing_engine
-from schedd.store.faults import WHAT_TO_DO, translated
+from schedd.store.base import NewBatchRow, StoreBroken, StoredAnswer, StoreUnavailable
+from schedd.store.connect import JOURNAL_LIMIT_BYTES, writing_engine
+from schedd.store.faults import translated
 
 _Result = TypeVar("_Result")
+_PUT_BACK = "put it back or restore a backup, and start schedd again: without a file it begins with an empty database"
 _PENDING = Status.PENDING.value
 
 
@@ -34,29 +35,48 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._journal = path.with_name(f"{path.name}-wal")
+        self._index = path.with_name(f"{path.name}-shm")
         self._engine = writing_engine(path)
         with translated(path):
             self._pooled = self._engine.raw_connection()
             connection = self._pooled.driver_connection
             assert isinstance(connection, sqlite3.Connection)
             self._connection = connection
-            self._identity = self._identify()
+            self._make_sure_it_can_write()
+            self._identity = _identify(path)
+            self._beside: dict[Path, tuple[int, int]] = {}
 
     # --- transactions -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         with translated(self.path):
-            self._check_file()
+            self._check_files()
             self._connection.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
         with translated(self.path):
             self._connection.execute("COMMIT")
-            self._check_file()
+            self._check_files()
 
     def rollback(self) -> None:
         with suppress(sqlite3.Error):  # there was none, or the fault that ended it has rolled it back
             self._connection.rollback()
+
+    def tend(self) -> str | None:
+        try:
+            size = os.stat(self._journal).st_size
+            if size <= JOURNAL_LIMIT_BYTES:
+                return None
+            _, pages, written_back = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except (OSError, sqlite3.Error) as error:
+            return f"the write-ahead log {self._journal} cannot be written back into the database: {error}"
+        if written_back >= pages:
+            return None
+        return (
+            f"the write-ahead log {self._journal} has grown to {size / 1e6:.0f} MB and cannot be emptied, because "
+            "another program keeps an old state of the database open to read it: end that program or its transaction"
+        )
 
     def close(self) -> None:
         self.rollback()
@@ -169,18 +189,50 @@ class SqliteStore:
         finally:
             self._connection.rollback()
 
-    def _identify(self) -> tuple[int, int]:
-        status = os.stat(self.path)
-        return status.st_dev, status.st_ino
-
-    def _check_file(self) -> None:
-        """A file that was deleted or replaced keeps taking commits that nobody will ever find again."""
+    def _make_sure_it_can_write(self) -> None:
+        """SQLite opens a file that may not be written for reading alone, and would not look again. Raises what it
+        raises when it cannot write now, which the next to open may find changed.
+        """
         try:
-            same = self._identify() == self._identity
-        except OSError:
-            same = False
-        if not same:
-            raise StoreBroken(f"the database {self.path} was deleted or replaced while schedd used it; {WHAT_TO_DO}")
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("ROLLBACK")
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_files(self) -> None:
+        """Files that were deleted or replaced keep taking commits that nobody will ever find again."""
+        try:
+            if _identify(self.path) != self._identity:
+                self._put_aside()
+                raise StoreBroken(f"the database {self.path} was deleted or replaced while schedd used it; {_PUT_BACK}")
+            for path in (self._journal, self._index):
+                identity, known = _identify(path), self._beside.get(path)
+                if known is None:
+                    if identity is not None:
+                        self._beside[path] = identity
+                elif identity != known:
+                    raise StoreBroken(f"{path} was deleted or replaced while schedd used it; start schedd again")
+        except OSError as error:
+            raise StoreUnavailable(f"the database {self.path} cannot be looked at: {error.strerror}") from error
+
+    def _put_aside(self) -> None:
+        """Take what is left of the lost database out of the way of the one that takes its place: SQLite would take the
+        old log for that of the new database, and damage it.
+        """
+        for path, known in self._beside.items():
+            with suppress(OSError):
+                if _identify(path) == known:
+                    os.rename(path, f"{path}.replaced")
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    """Which file is there; None if there is none. Raises OSError."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _state(task: OpenTask) -> tuple[Any, ...]:

@@ -51,6 +51,7 @@ def run_in_process(attempt: Attempt, work: Work, setting: Setting, server: Serve
         "kwargs": work.kwargs,
         "cwd": work.cwd if work.cwd is not None else os.getcwd(),
         "environment": setting.environment,
+        "cgroup": str(setting.cgroup) if setting.cgroup is not None else None,
     }
     body = json.dumps(request).encode()
     try:

@@ -1,7 +1,7 @@
 """A process of one call: makes itself at home, imports the function, calls it, and tells how that went.
 
-The exchange file holds the request, a JSON object (call, args, kwargs, cwd, environment), from its beginning; the
-answer, a JSON list, is appended to it:
+The exchange file holds the request, a JSON object (call, args, kwargs, cwd, environment, cgroup), from its beginning;
+the answer, a JSON list, is appended to it:
 
     ["returned", result]        JSON text or null
     ["raised", error]           `Type: message`; the traceback is in the log
@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from schedd.workers import functions, signals, text
+from schedd.workers import cgroups, functions, signals, text
 
 
 def attend(exchange: int, changed_signals: Iterable[int]) -> int:
@@ -34,6 +34,8 @@ def attend(exchange: int, changed_signals: Iterable[int]) -> int:
         os.setsid()
         signals.be_fresh(changed_signals)
         request = json.loads(os.pread(exchange, os.fstat(exchange).st_size, 0))
+        if request["cgroup"] is not None:
+            cgroups.enter(request["cgroup"])
         answer, code = _serve(request)
         _wind_up()
     except BaseException as error:  # noqa: BLE001  # a KeyboardInterrupt can come at any point: it is an end like others

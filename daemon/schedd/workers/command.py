@@ -13,6 +13,7 @@ thread alone. Tests: tests/unit/workers/test_command.py.
 """
 
 import contextlib
+import errno
 import logging
 import os
 import resource
@@ -20,9 +21,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from schedd.workers import ending, procfs
+from schedd.workers import cgroups, ending, procfs
 from schedd.workers.attempt import Attempt
 from schedd.workers.ending import Ending
 from schedd.workers.procfs import start_ticks
@@ -37,11 +39,14 @@ Began = Callable[[Attempt, Work, int, int], None]
 
 
 class Setting(NamedTuple):
-    """What a process gets besides its work: `log` is the descriptor that its output goes to."""
+    """What a process gets besides its work: `log` is the descriptor that its output goes to, `cgroup` the directory
+    of the cgroup that it enters.
+    """
 
     environment: Mapping[str, str]
     log: int
     began: Began
+    cgroup: Path | None = None
 
 
 class Group:
@@ -99,9 +104,14 @@ def run(attempt: Attempt, work: Work, setting: Setting) -> Ending:
     refusal = _look_first(argv[0], work.cwd)
     if refusal is not None:
         return refusal
+    started = argv
+    if setting.cgroup is not None:
+        if not _can_exec(argv[0], work.cwd, setting.environment):  # a shell would tell by its exit code alone
+            return _why_not(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), argv, work.cwd)
+        started = cgroups.wrapped(argv, setting.cgroup, setting.environment)
     try:
         process = subprocess.Popen(
-            argv,
+            started,
             stdin=subprocess.DEVNULL,
             stdout=setting.log,
             stderr=setting.log,
@@ -168,6 +178,20 @@ def _look_first(program: str, cwd: str | None) -> Ending | None:
     except ValueError as error:
         return ending.start_failed(f"cannot start {program!r}: {error}")
     return None
+
+
+def _can_exec(program: str, cwd: str | None, environment: Mapping[str, str]) -> bool:
+    """Whether there is an executable file where exec would look for the program."""
+    here = cwd or ""
+    places = [""] if "/" in program else os.get_exec_path(environment)
+    return any(_is_executable(os.path.join(here, place, program)) for place in places)
+
+
+def _is_executable(path: str) -> bool:
+    try:
+        return os.path.isfile(path) and os.access(path, os.X_OK)
+    except ValueError:
+        return False
 
 
 def _why_not(error: OSError, argv: Sequence[str], cwd: str | None) -> Ending:

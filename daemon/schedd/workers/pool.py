@@ -26,6 +26,7 @@ from schedd.core.events import AttemptEnded, AttemptSpawned, StartAttempt, StopA
 from schedd.core.model import Outcome
 from schedd.workers import call, command, ending, environment, logfiles, signals, text
 from schedd.workers.attempt import Attempt
+from schedd.workers.cgroups import Cgroups
 from schedd.workers.ending import Ending
 from schedd.workers.identity import Marker
 from schedd.workers.server import Server
@@ -46,7 +47,8 @@ class Running(NamedTuple):
 class Pool:
     """`workers` threads. `report` is called from any of them, must not block, and gets each attempt's end once.
 
-    Without `log_dir` output is thrown away; without `marker` recovery could not find what is left of an attempt.
+    Without `log_dir` output is thrown away; without `marker` recovery could not find what is left of an attempt,
+    without `cgroups` what left an attempt's process group outlives it.
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class Pool:
         *,
         log_dir: Path | None = None,
         marker: Marker | None = None,
+        cgroups: Cgroups | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._report = report
         self._log_dir = log_dir
         self._marker = marker
+        self._cgroups = cgroups
         self._now = now
         self._environment = environment.base(os.environ)
         self._orders: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
@@ -199,14 +203,17 @@ class Pool:
             log = self._open_log(order)
         except OSError as error:
             return ending.schedd_failed(f"cannot open the log file {error.filename!r}: {error.strerror}")
+        cgroup = self._cgroups.take() if self._cgroups is not None else None
         try:
             variables = environment.for_attempt(self._environment, work.env, order, self._marker)
-            setting = command.Setting(variables, log, self._began)
+            setting = command.Setting(variables, log, self._began, cgroup)
             if work.call is not None:
                 return call.run_in_process(attempt, work, setting, self._server)
             return command.run(attempt, work, setting)
         finally:
             os.close(log)
+            if self._cgroups is not None and cgroup is not None:
+                self._cgroups.give_back(cgroup)
 
     def _began(self, attempt: Attempt, work: Work, pid: int, started: int) -> None:
         """A process came to be."""

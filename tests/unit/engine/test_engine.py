@@ -5,9 +5,9 @@ import pytest
 from schedd.core.batch import NewBatch
 from schedd.core.errors import AlreadyEnded, KeyReused, UnknownDependency
 from schedd.core.events import AttemptSpawned
-from schedd.core.model import Outcome, RetryPolicy, Status, StopReason
+from schedd.core.model import DamagedTask, Outcome, RetryPolicy, Status, StopReason, Stored
 from schedd.engine.inbox import Call, Inbox, Question
-from schedd.engine.loop import PATIENCE_S, Engine, RequestFailed, Unavailable
+from schedd.engine.loop import PATIENCE_S, Committed, Engine, RequestFailed, Unavailable
 from schedd.engine.requests import CancelTasks, SubmitBatch
 from schedd.store.base import StatementFailed, StoreBroken, StoreUnavailable
 from support.engine_bench import Bench, task
@@ -95,6 +95,26 @@ class TestRound:
         assert bench.engine._wait_s() == pytest.approx(1.0)
         bench.clock.advance(1.0)
         bench.step()
+        assert bench.engine._wait_s() is None
+
+    def test_a_process_that_comes_late_is_written_too(self, bench: Bench):
+        """While one that was started is not heard of, the engine looks again, each time twice as late."""
+        bench.submit(task("a"))
+        for pause in (1.0, 2.0, 4.0):
+            assert bench.engine._wait_s() == pytest.approx(pause)
+            bench.clock.advance(pause)
+            bench.step()
+        bench.executor.spawned.append(AttemptSpawned(1, 1, 4711, 99))
+        bench.faults = [("begin", LOCKED)]
+        bench.clock.advance(8.0)
+        bench.step()
+        assert bench.engine.fault is not None
+        written = []
+        original = bench.memory.write
+        bench.memory.write = lambda out: (written.extend(out.spawned), original(out))[1]
+        bench.clock.advance(1.0)
+        bench.step()
+        assert written == [AttemptSpawned(1, 1, 4711, 99)], "a failed round must not lose the hint"
         assert bench.engine._wait_s() is None
 
     def test_a_question_is_answered_from_the_committed_state(self, bench: Bench):
@@ -254,6 +274,42 @@ class TestFaults:
         assert calls[2].future.result(0)["ids"] == ["c"]
         assert bench.engine.fault is None
 
+    def test_a_refused_call_does_not_stop_the_timers(self, bench: Bench):
+        """The machine that it spoiled is rebuilt at once: what is due is not forgotten."""
+        bench.submit(task("later", delay=5.0))
+        bench.faults = [("write", StatementFailed("no")), ("write", StatementFailed("no"))]
+        bench.clock.advance(0.0)
+        assert isinstance(bench.call(submit(task("bad"))).exception(0), RequestFailed)
+        assert bench.engine._wait_s() == 0.0
+        bench.step()
+        assert bench.engine._wait_s() == pytest.approx(5.0)
+
+    def test_what_fails_after_the_commit_is_not_taken_again(self, bench: Bench):
+        """A commit is let go once: an observer that raises ends the engine, and one submit made one task."""
+
+        def observer(committed: Committed) -> None:
+            raise MemoryError
+
+        bench.engine.observe(observer)
+        with pytest.raises(MemoryError):
+            bench.call(submit(task("a")))
+        assert bench.memory.next_seq() == 2
+
+    def test_what_runs_for_a_row_that_is_set_aside_is_stopped(self, bench: Bench):
+        """The row says that the task has failed; its attempt must not go on beside what follows from that."""
+        bench.submit(task("a"))
+
+        def load() -> Stored:
+            return Stored([], [], [DamagedTask(1, "a", "unreadable", 1)])
+
+        bench.memory.load = load
+        bench.faults = [("commit", LOCKED)]
+        bench.call(submit(task("b")), "k", "d")
+        bench.clock.advance(1.0)
+        bench.step()
+        assert [(stop.seq, stop.number) for stop in bench.executor.stopped] == [(1, 1)]
+        assert any(event.kind == "failed" for told in bench.told for event in told.events)
+
     def test_a_fact_that_cannot_be_written_ends_the_engine(self, bench: Bench):
         """It is our own fault: stop with the story rather than forget it."""
         bench.submit(task("a"))
@@ -343,12 +399,36 @@ class TestStop:
         bench.step()
         assert bench.executor.running[1].number == 2
 
+    def test_an_idle_engine_stops_at_once_although_nothing_can_be_written(self, bench: Bench):
+        """A drain writes nothing: it need not wait for a locked database."""
+        bench.faults = [("begin", LOCKED)] * 1000
+        bench.engine.stop(10.0, 5.0)
+        bench.step()
+        assert bench.engine._is_over()
+
+    def test_what_runs_is_interrupted_on_time_although_nothing_can_be_written(self, bench: Bench):
+        """The end of the drain does not wait for the database either; only the outcome does."""
+        bench.submit(task("a"))
+        bench.faults = [("begin", LOCKED)] * 3
+        bench.engine.stop(1.0, 100.0)
+        bench.step()
+        bench.clock.advance(1.0)
+        bench.step()
+        assert [stop.reason for stop in bench.executor.stopped] == [StopReason.INTERRUPTED]
+        bench.end(1, Outcome.INTERRUPTED)
+        assert not bench.engine._is_over()
+        while bench.engine.fault is not None:
+            bench.clock.advance(5.0)
+            bench.step()
+        assert bench.engine._is_over()
+        assert bench.status("a") is Status.PENDING
+
     def test_a_stop_that_cannot_write_gives_up(self, bench: Bench):
         """With the database gone a stop ends after its patience."""
         bench.submit(task("a"))
         bench.faults = [("begin", LOCKED)] * 1000
         bench.engine.stop(0.0, 5.0)
-        bench.step()
+        bench.end(1, Outcome.INTERRUPTED)
         assert not bench.engine._is_over()
         bench.clock.advance(5.0)
         assert bench.engine._is_over()
@@ -368,6 +448,15 @@ class TestQuestions:
         bench.clock.advance(1.0)
         bench.step()
         assert call.result(0)["ids"] == ["a"]
+
+    def test_thousands_that_wait_at_the_end_are_all_told(self, bench: Bench):
+        """The inbox hands out a bounded number at a time; nobody is left behind."""
+        calls = [Call(submit(task(f"t{number}"))) for number in range(2_500)]
+        for call in calls:
+            bench.engine.inbox.post(call)
+        bench.engine._draining = True  # over before it takes anything
+        bench.engine.run()
+        assert all(isinstance(call.future.exception(0), Unavailable) for call in calls)
 
     def test_an_inbox_that_is_given_is_the_one_that_is_read(self):
         """An empty inbox is false in a condition, and must be taken all the same."""

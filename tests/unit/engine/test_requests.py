@@ -81,13 +81,21 @@ class TestCancel:
         assert not bench.call(CancelTasks(("a",))).result(0)["results"][0]["ok"]
         assert len(bench.executor.stopped) == 1
 
-    def test_a_task_cancelled_by_the_cascade_of_the_same_request_is_told_so(self, bench: Bench):
-        """The second id was skipped by the cancel of the first: it has just ended."""
-        bench.submit(task("w"), task("x"), task("a", "w"), task("b", "a"))
+    def test_a_whole_batch_ends_as_cancelled(self, bench: Bench):
+        """What waits is cancelled before what it waits for, so nothing of it is merely skipped, and nothing refused."""
+        bench.submit(task("w"), task("x"))
+        bench.submit(task("a"), task("b", "a"), task("c", "b"), name="ci")
+        results = bench.call(CancelTasks(("ci-1",))).result(0)["results"]
+        assert results == [{"id": f"ci-1/{name}", "ok": True} for name in "abc"]
+        assert {bench.status(f"ci-1/{name}") for name in "abc"} == {Status.CANCELLED}
+
+    def test_what_ends_by_the_cancel_of_another_is_not_refused(self, bench: Bench):
+        """A late edge turns the order round: the first is skipped by the cancel of the second, and that is as asked."""
+        bench.submit(task("w"), task("x"), task("a"), task("b"))
+        bench.call(DependTasks("b", "a"))
         results = bench.call(CancelTasks(("a", "b"))).result(0)["results"]
-        assert results[0]["ok"]
-        assert results[1]["message"] == "b has just ended; nothing was changed"
-        assert bench.status("b") is Status.SKIPPED
+        assert results == [{"id": "a", "ok": True}, {"id": "b", "ok": True}]
+        assert (bench.status("a"), bench.status("b")) == (Status.SKIPPED, Status.CANCELLED)
 
 
 class TestDepend:
