@@ -59,14 +59,19 @@ class Config(BaseModel):
         return default_socket(self.state_dir if named else None)
 
 
+_FROM_ENVIRONMENT = {"state_dir": "SCHEDD_STATE_DIR", "socket": "SCHEDD_SOCKET"}
+
+
 def load(path: Path | None, overrides: dict[str, Any]) -> Config:
-    """The settings: from `path` (which must exist), else from the default file if there is one, under `overrides`
-    (those that are None count as not given). Raises ConfigError with a sentence for each thing that is wrong.
+    """The settings: from `path` (which must exist), else from the default file if there is one, under the environment,
+    under `overrides` (those that are None count as not given). Raises ConfigError with a sentence for each thing that
+    is wrong.
     """
     values: dict[str, Any] = {}
     source = path or default_config()
     if path is not None or source.exists():
         values = _read(source)
+    values |= {name: os.environ[variable] for name, variable in _FROM_ENVIRONMENT.items() if os.environ.get(variable)}
     values |= {name: value for name, value in overrides.items() if value is not None}
     try:
         return Config.model_validate(values)

@@ -4,11 +4,13 @@ The engine thread must never wait for a slow log, so what it commits goes throug
 its own that writes the lines. Tests: tests/unit/test_logs.py.
 """
 
+import io
 import logging
 import queue
 import sys
 import threading
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple, TextIO, cast
 
 import structlog
 
@@ -34,9 +36,25 @@ def configure(log_format: str, level: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Sink(sys.stderr))),
         cache_logger_on_first_use=True,
     )
+
+
+class _Sink(io.TextIOBase):
+    """A stream whose reader may go away: a line that nobody can read is not worth an end without a drain."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 class _Note(NamedTuple):
@@ -64,8 +82,9 @@ class Journal:
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Write what is queued and end the thread."""
-        self._queue.put(None)
-        self._thread.join(timeout_s)
+        with suppress(queue.Full):
+            self._queue.put(None, timeout=timeout_s)
+            self._thread.join(timeout_s)
 
     def _put(self, item: "Committed | _Note") -> None:
         try:

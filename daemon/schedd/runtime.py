@@ -8,7 +8,7 @@ Tests: tests/unit/test_runtime.py, tests/acceptance.
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from schedd.engine.clock import Clock, SystemClock
 from schedd.engine.inbox import Inbox
 from schedd.engine.loop import Committed, Engine, Observer, Recovery
 from schedd.lock import StateDirLock
-from schedd.store.base import Store, StoreUnavailable
+from schedd.store.base import Store, StoreBroken, StoreUnavailable
 from schedd.workers import cgroups, logfiles, processes
 from schedd.workers.cgroups import Cgroups
 from schedd.workers.pool import Pool
@@ -27,6 +27,9 @@ DATABASE = "schedd.db"
 LOG_DIR = "logs"
 LEFTOVER_PATIENCE_S = 30.0
 CLOSE_PATIENCE_S = 5.0
+OPEN_PATIENCE_S = 10.0
+"""How long a library waits for a database that another process has locked."""
+
 GIVE_UP_S = 30.0
 """How long a stop tries, after its drain, to write what it knows (a full disk, a locked database)."""
 
@@ -129,7 +132,7 @@ class Runtime:
                 lock=lock,
                 reads=Reads(state_dir / DATABASE),
             )
-            recovery = _patiently(lambda: runtime.engine.recover(in_the_way), on_wait)
+            recovery = _recover(runtime.engine, store, in_the_way, on_wait)
             runtime.opened = Opened(recovery, backup, leftovers.killed, survivors)
             _patiently(lambda: _remember_boot(state_dir), on_wait)
         except BaseException:
@@ -146,9 +149,9 @@ class Runtime:
 
         lock = StateDirLock(path.with_name(path.name + ".lock"))
         try:
-            store, _ = _open_database(path, lambda reason: None)
+            store, _ = _open_database(path, _bounded(OPEN_PATIENCE_S))
             runtime = cls(store, workers, observers=observers, clock=clock, lock=lock, reads=Reads(path))
-            runtime.engine.recover()
+            _recover(runtime.engine, store, (), lambda reason: None)
         except BaseException:
             lock.release()
             raise
@@ -225,6 +228,17 @@ class Runtime:
                 observer(Committed([], []))  # whoever waits for a commit must look up: there will be none
 
 
+def _bounded(patience_s: float) -> Callable[[str], None]:
+    """An `on_wait` that gives up after a time, with the reason."""
+    deadline = time.monotonic() + patience_s
+
+    def on_wait(reason: str) -> None:
+        if time.monotonic() >= deadline:
+            raise StoreUnavailable(reason)
+
+    return on_wait
+
+
 def _make_dir(state_dir: Path) -> None:
     try:
         state_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -252,6 +266,17 @@ def _patiently(action: Callable[[], Any], on_wait: Callable[[str], None]) -> Any
             on_wait(str(fault))
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 2.0)
+
+
+def _recover(
+    engine: Engine, store: Any, in_the_way: Iterable[tuple[int | None, int]], on_wait: Callable[[str], None]
+) -> Recovery:
+    try:
+        recovery: Recovery = _patiently(lambda: engine.recover(in_the_way), on_wait)
+    except StoreBroken:
+        store.abandon()
+        raise
+    return recovery
 
 
 def _remember_boot(state_dir: Path) -> None:

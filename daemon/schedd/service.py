@@ -46,7 +46,7 @@ class Refusal(Exception):
 
 
 class Signals:
-    """SIGTERM and SIGINT, counted, and a pipe to wait on.
+    """SIGTERM, SIGINT and SIGHUP (a closed terminal; not under nohup), counted, and a pipe to wait on.
 
     A handler runs between any two steps of the main thread, so it may take no lock that the main thread takes: it
     counts, no more, and the interpreter writes to the pipe. What follows is done by the main thread when it looks.
@@ -58,6 +58,8 @@ class Signals:
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._take)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, self._take)
 
     def wake(self) -> None:
         """End the present or the next `wait`. From any thread."""
@@ -137,7 +139,8 @@ class Daemon:
         watcher = threading.Thread(target=self._watch, args=(runtime,), name="watcher", daemon=True)
         watcher.start()
         self._log.info("ready", socket=str(config.socket_path), workers=config.workers)
-        self._signals.wait()
+        while not self._signals.count and runtime.is_alive():  # a byte may stand for a signal that means nothing to us
+            self._signals.wait()
         code = self._stop(runtime)
         server.stop(2.0)
         runtime.close()
@@ -186,7 +189,7 @@ class Daemon:
 
     def _listen(self, runtime: Any) -> Any:
         from schedd.api.app import Backend, Info, create_app
-        from schedd.api.server import ApiServer
+        from schedd.api.server import ApiServer, ServerError
         from schedd.api.socket import SocketError, bind
 
         config = self._config
@@ -205,13 +208,17 @@ class Daemon:
         except SocketError as error:
             raise Refusal(ExitCode.SOCKET, str(error)) from None
         server = ApiServer(create_app(backend), bound)
-        server.start()
+        try:
+            server.start()
+        except ServerError as error:
+            bound.close()
+            raise Refusal(ExitCode.SOCKET, str(error)) from None
         return server
 
     def _stop(self, runtime: Any) -> ExitCode:
         if runtime.failure is None:
-            self._log.info("draining", timeout_s=self._config.drain_timeout)
             runtime.engine.stop(self._config.drain_timeout, _give_up_s())
+            self._log.info("draining", timeout_s=self._config.drain_timeout)
             hurried = False
             while not runtime.wait_ended(0):
                 if self._signals.count > 1 and not hurried:

@@ -55,3 +55,13 @@ def test_paths_are_made_absolute_and_defaults_stay_defaults(tmp_path: Path, monk
     named = load(write(tmp_path, ""), {"state_dir": Path("here")})
     assert (named.state_dir, named.socket_path) == (tmp_path / "here", tmp_path / "here" / "schedd.sock")
     assert load(write(tmp_path, ""), {}).socket_path == Path("/run/schedd/schedd.sock")
+
+
+def test_the_environment_is_over_the_file_and_under_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """So that schedd and schedctl, which reads no file, meet at the same socket."""
+    monkeypatch.setenv("SCHEDD_STATE_DIR", "/srv/env")
+    monkeypatch.setenv("SCHEDD_SOCKET", "/srv/env.sock")
+    path = write(tmp_path, 'state_dir = "/srv/file"\nsocket = "/srv/file.sock"\n')
+    assert load(path, {}).socket_path == Path("/srv/env.sock")
+    assert load(path, {}).state_dir == Path("/srv/env")
+    assert load(path, {"socket": Path("/srv/flag.sock")}).socket_path == Path("/srv/flag.sock")

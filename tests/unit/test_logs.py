@@ -1,5 +1,6 @@
 """The journal: what was committed becomes log lines, in a thread of its own, without ever holding the engine up."""
 
+import io
 import json
 from collections.abc import Iterator
 
@@ -70,3 +71,19 @@ def test_a_journal_that_cannot_keep_up_drops_and_says_so(
     journal._queue.put(None)
     journal._run()
     assert lines(capsys)[0]["event"] == "log_lines_dropped"
+
+
+class _Gone(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_reader_that_went_away_ends_nothing(monkeypatch: pytest.MonkeyPatch):
+    """`schedd 2>&1 | tee log` loses its tee at Ctrl-C: the drain goes on, and so does the journal."""
+    monkeypatch.setattr("sys.stderr", _Gone())
+    logs.configure("json", "info")
+    structlog.get_logger("schedd").info("draining")
+    journal = logs.Journal()
+    journal(Committed([Logged(1.0, 7, "a", "succeeded", None)], []))
+    journal.close()
+    assert not journal._thread.is_alive()

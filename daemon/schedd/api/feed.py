@@ -94,7 +94,9 @@ class Watch:
             return False
         took_s = now - self._read_from
         next_at = now + max(PACE_S - took_s, min(SHARE * took_s, LONGEST_PAUSE_S))
-        await self._feed.wait(self._seen, self._deadline - now)
+        while not self._feed.closed and self._feed.count == self._seen and (left := self._deadline - now) > 0:
+            await self._feed.wait(self._seen, left)  # may end early, by the bell of somebody else's commit
+            now = time.monotonic()
         if self._feed.closed or self._feed.count == self._seen:
             return False
         await asyncio.sleep(max(min(next_at, self._deadline) - time.monotonic(), 0.0))

@@ -11,9 +11,9 @@ def what(payload: str) -> str:
     """The payload (JSON text, see `wire`) as one line of at most `MAX_CHARS`; the text itself where it is damaged."""
     try:
         work = json.loads(payload)
-    except ValueError:
+        return _one_line(_words(work) if isinstance(work, dict) else payload)
+    except (ValueError, TypeError, AttributeError):
         return _one_line(payload)
-    return _one_line(_words(work) if isinstance(work, dict) else payload)
 
 
 def _words(work: dict[str, Any]) -> str:

@@ -23,7 +23,6 @@ JOURNAL_LIMIT_BYTES = 64 * 1024 * 1024
 
 _PRAGMAS = (
     f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}",
-    "PRAGMA auto_vacuum = INCREMENTAL",  # only takes effect on a new file, before WAL
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA temp_store = MEMORY",
@@ -45,6 +44,8 @@ def writing_engine(path: Path, *, migrating: bool = False) -> Engine:
         return connection
 
     def on_connect(connection: sqlite3.Connection, record: object) -> None:
+        if migrating:  # takes effect on a new file, before WAL; on an old one it would only be written again
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         for pragma in _PRAGMAS:
             connection.execute(pragma)
         connection.execute(f"PRAGMA foreign_keys = {'OFF' if migrating else 'ON'}")

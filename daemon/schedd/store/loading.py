@@ -63,6 +63,8 @@ def load(connection: sqlite3.Connection) -> Stored:
         known = _WHENS.get(when)
         if known is None:
             bad_edges[task_seq] = f"its dependency on seq {on_seq} has the unknown `when` {when!r}"
+        elif on_seq == task_seq:
+            bad_edges[task_seq] = "it depends on itself"
         else:
             stored.edges.append(StoredEdge(task_seq, on_seq, known, _STATUSES.get(on_status)))
     if bad_edges:

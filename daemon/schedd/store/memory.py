@@ -107,6 +107,8 @@ class MemoryStore:
         for task in out.changed.values():
             old = self._tasks[task.seq]
             self._set(self._tasks, task.seq, _row(task, old.batch_seq, old.created_at))
+            if task.status.is_terminal and task.seq in self._payloads:
+                self._set(self._payloads, task.seq, None)  # a closure may hold much, and is not called again
         for edge in out.edges:
             self._set(self._edges.setdefault(edge.task_seq, {}), edge.on_seq, edge.when)
         if out.paused is not None:

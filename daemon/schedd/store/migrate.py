@@ -63,7 +63,12 @@ def upgrade(path: Path) -> Upgrade:
     if revision is None:
         _make(path)
     backup = None if revision is None else _back_up(path, revision)
-    _run_scripts(path)
+    try:
+        _run_scripts(path)
+    except BaseException:
+        if backup is not None:
+            backup.unlink(missing_ok=True)  # nothing was changed; a next try takes its own
+        raise
     return Upgrade(revision, HEAD, backup)
 
 

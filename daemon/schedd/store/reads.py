@@ -6,6 +6,7 @@ whose keys are those of `answers.py`. Tests: tests/unit/store/test_reads.py.
 """
 
 import json
+import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -211,6 +212,7 @@ class Reads:
         with self._reading() as connection:
             rows = _dicts(connection, query)
         for row in rows:
+            row["payload"] = row["payload"] or ""  # NULL only in a damaged row
             row["held"] = bool(row["held"])
             row["cancel_requested"] = bool(row["cancel_requested"])
         return rows
@@ -241,7 +243,17 @@ def _select_tasks(*, whole_payload: bool = False) -> Select[Any]:
 
 
 def _dicts(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
-    return [dict(row) for row in connection.execute(query).mappings()]
+    rows = connection.execute(query).mappings()
+    return [{name: _shown(value) for name, value in row.items()} for row in rows]
+
+
+def _shown(value: Any) -> Any:
+    """A value that JSON can hold: those of damaged rows may be bytes, or no number."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def _pairs(connection: Connection, query: Select[Any]) -> dict[Any, Any]:

@@ -22,6 +22,8 @@ from schedd.store.faults import translated
 
 _Result = TypeVar("_Result")
 _PUT_BACK = "put it back or restore a backup, and start schedd again: without a file it begins with an empty database"
+_NO_CKPT_ON_CLOSE = 1006  # sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE
+_ABANDONED: list["SqliteStore"] = []
 _PENDING = Status.PENDING.value
 
 
@@ -77,6 +79,14 @@ class SqliteStore:
             f"the write-ahead log {self._journal} has grown to {size / 1e6:.0f} MB and cannot be emptied, because "
             "another program keeps an old state of the database open to read it: end that program or its transaction"
         )
+
+    def abandon(self) -> None:
+        """Leave a damaged database as it is: closed, it would have its log written back into it, and the log removed.
+        The connection is kept until the process ends.
+        """
+        if hasattr(self._connection, "setconfig"):  # Python 3.12
+            self._connection.setconfig(_NO_CKPT_ON_CLOSE, True)
+        _ABANDONED.append(self)
 
     def close(self) -> None:
         self.rollback()

@@ -14,9 +14,10 @@ import threading
 import time
 from typing import Any, Protocol
 
+from schedd.core import limits
 from schedd.core.events import StartAttempt
 from schedd.core.model import Outcome
-from schedd.workers.work import DEFAULT_GRACE_S, Work
+from schedd.workers.work import Work
 
 
 class Target(Protocol):
@@ -75,7 +76,7 @@ class Attempt:
     @property
     def grace(self) -> float:
         """Seconds from being asked to end to being made to."""
-        return DEFAULT_GRACE_S if self.work is None else self.work.grace
+        return limits.DEFAULT_GRACE_S if self.work is None else self.work.grace
 
     # --- for the worker -----------------------------------------------------------------------------------------
 

@@ -21,7 +21,10 @@ from schedd.workers.ending import Ending
 from schedd.workers.server import Call, Server, ServerLost
 from schedd.workers.work import Work
 
-MAX_ANSWER_BYTES = 8 * limits.MAX_RESULT_CHARS  # JSON text within JSON text, each character escaped at worst
+MAX_ANSWER_BYTES = 16 * limits.MAX_RESULT_CHARS  # JSON text within JSON text: an emoji takes 14 bytes
+
+START_PATIENCE_S = 30.0
+"""How long the fork server may take to start a process before it is given up for dead."""
 
 # --- in a process -------------------------------------------------------------------------------------------------
 
@@ -70,7 +73,7 @@ def run_in_process(attempt: Attempt, work: Work, setting: Setting, server: Serve
 
 
 def _await_end(attempt: Attempt, work: Work, call: Call, began: Began, answer: Callable[[], bytes]) -> Ending:
-    message = call.mailbox.get()
+    message = call.first_message(START_PATIENCE_S)
     if message[0] == "lost":
         return ending.schedd_failed(ServerLost.__doc__ or "")
     if message[0] == "refused":

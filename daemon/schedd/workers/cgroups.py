@@ -114,6 +114,11 @@ def wrapped(argv: Sequence[str], cgroup: Path, environment: Mapping[str, str]) -
     return ["/bin/sh", "-c", enter, "schedd", str(cgroup / "cgroup.procs"), *argv]
 
 
+def keeps_all(environment: Mapping[str, str]) -> bool:
+    """Whether a shell would hand all of it on: some drop variables whose names are not names to them."""
+    return all(name.isascii() and name.isidentifier() for name in environment)
+
+
 def enter(cgroup: str) -> None:
     """Move this process there, if that can be."""
     with contextlib.suppress(OSError), open(f"{cgroup}/cgroup.procs", "wb", buffering=0) as file:

@@ -105,7 +105,7 @@ def run(attempt: Attempt, work: Work, setting: Setting) -> Ending:
     if refusal is not None:
         return refusal
     started = argv
-    if setting.cgroup is not None:
+    if setting.cgroup is not None and cgroups.keeps_all(setting.environment):
         if not _can_exec(argv[0], work.cwd, setting.environment):  # a shell would tell by its exit code alone
             return _why_not(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), argv, work.cwd)
         started = cgroups.wrapped(argv, setting.cgroup, setting.environment)

@@ -42,6 +42,14 @@ class Call:
         self.mailbox: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
         self.process: tuple[int, int] | None = None  # pid and when it began
 
+    def first_message(self, patience_s: float) -> list[Any]:
+        """What the server says of it first; one that says nothing for so long is given up for dead, with its calls."""
+        try:
+            return self.mailbox.get(timeout=patience_s)
+        except queue.Empty:
+            self.link.hang_up()
+            return self.mailbox.get()
+
     def signal(self, number: signal.Signals) -> None:
         """Have its group signalled, if it has not ended."""
         with contextlib.suppress(ServerLost):  # then its children are being killed already
@@ -136,29 +144,27 @@ class _Link:
         try:
             socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors or [])
         except OSError as error:
-            self._hang_up()
+            self.hang_up()
             raise ServerLost(f"the process that starts calls does not answer: {error.strerror}") from None
 
     def close(self, timeout_s: float) -> None:
         """End the server; its children are killed by it, or else by the reader."""
-        self._hang_up()
+        self.hang_up()
         self._reader.join(timeout_s)
 
-    def _hang_up(self) -> None:
+    def hang_up(self) -> None:
+        """Use it no more: the reader finds the socket shut, kills the server and buries its calls."""
         self.is_lost = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _read(self) -> None:
-        while True:
-            try:
-                data = self._socket.recv(MAX_MESSAGE_BYTES)
-            except OSError:
-                break
-            if not data:
-                break
-            self._deliver(json.loads(data))
-        self._bury()
+        try:
+            with contextlib.suppress(OSError):
+                while data := self._socket.recv(MAX_MESSAGE_BYTES):
+                    self._deliver(json.loads(data))
+        finally:
+            self._bury()
 
     def _deliver(self, message: list[Any]) -> None:
         kind, number = message[0], message[1]
@@ -169,7 +175,7 @@ class _Link:
 
     def _bury(self) -> None:
         """The server is gone: see that nothing it started outlives it, then tell those who wait."""
-        self._hang_up()  # whoever sends from here on is refused, so the calls below are all there are
+        self.hang_up()  # whoever sends from here on is refused, so the calls below are all there are
         self._process.kill()
         self._process.wait()
         lost = list(self._calls.values())

@@ -12,7 +12,6 @@ from typing import Any
 
 from schedd.core import limits
 
-DEFAULT_GRACE_S = 10.0
 PROCESS = "process"
 THREAD = "thread"
 
@@ -38,7 +37,7 @@ class Work:
     cwd: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
-    grace: float = DEFAULT_GRACE_S
+    grace: float = limits.DEFAULT_GRACE_S
 
     @classmethod
     def of_function(

@@ -301,7 +301,7 @@ def test_server_ends_with_its_daemon(bench: Bench, home: Path) -> None:
     link = bench.pool._server._link
     assert link is not None
     server = link._process.pid
-    link._hang_up()
+    link.hang_up()
     assert bench.end().outcome is Outcome.CRASHED
     assert not is_alive(pid)
     until(lambda: not is_alive(server), "the server to end")
