@@ -158,8 +158,11 @@ def test_no_kill_loses_or_repeats_anything():
             daemon.start()
             load.start()
             for number in range(1, KILLS + 1):
-                # mostly amid work, sometimes amid the start and the recovery from the kill before
-                time.sleep(rng.uniform(0.0, 0.7) if rng.random() < 0.4 else rng.uniform(0.7, 2.0))
+                if rng.random() < 0.4:  # amid the start, and the recovery from the kill before
+                    time.sleep(rng.uniform(0.0, 0.7))
+                else:  # amid work, however long the start takes on a busy machine
+                    daemon.wait_listening()
+                    time.sleep(rng.uniform(0.1, 1.3))
                 daemon.kill()
                 record.note_kill(number, daemon.pid)
                 daemon.start()
