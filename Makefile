@@ -4,6 +4,7 @@
 #   make test     the tests; ARGS='-k cancel' chooses among them
 #   make check    format, lint, types, import contracts, and whether the migrations agree with the tables
 #   make real     recorded workflows through a daemon that is killed on the way; ARGS='--seed 7' repeats a run
+#   make soak     crash recovery for SOAK_MINUTES=60: fresh seeds, kills, faults; exits 1 at the first failure
 #   make bench    throughput, memory and start-up figures, as JSON lines
 #   make clean    remove what these commands made, .venv included
 
@@ -11,8 +12,9 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 TEST_PROCESSES ?= 2
+SOAK_MINUTES ?= 60
 
-.PHONY: help demo test check real bench clean
+.PHONY: help demo test check real soak bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -43,6 +45,9 @@ check: .venv/.installed
 
 real: .venv/.installed
 	$(BIN)/python bench/real.py $(ARGS)
+
+soak: .venv/.installed
+	$(BIN)/python bench/soak.py --minutes $(SOAK_MINUTES) --processes $(TEST_PROCESSES) $(ARGS)
 
 bench: .venv/.installed
 	$(BIN)/python bench/throughput.py

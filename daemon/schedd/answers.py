@@ -200,6 +200,41 @@ class EventsAnswer(TypedDict):
     next: int
 
 
+class FindingView(TypedDict):
+    """One thing that a check found; `task` is the id of the task that it is about, if it is about one."""
+
+    task: str | None
+    message: str
+
+
+class FindingsView(TypedDict):
+    """All that a check found of one `kind`: the first of them, how many there are, and what to do about them.
+
+    `severity` is `error` for what schedd never does, `note` for what can come about without a fault.
+    """
+
+    kind: str
+    severity: str
+    advice: str
+    count: int
+    shown: list[FindingView]
+
+
+class CheckAnswer(TypedDict):
+    """What a check of a state directory found. `unjudged` says why the rows were not judged, if they were not."""
+
+    state_dir: str
+    database: str
+    revision: str | None
+    tasks: int
+    attempts: int
+    sound: bool
+    errors: int
+    notes: int
+    unjudged: str | None
+    findings: list[FindingsView]
+
+
 class ErrorItem(TypedDict):
     """One thing wrong with a document: `loc` leads from its top to the place, by keys and list positions."""
 

@@ -24,6 +24,7 @@ from urllib.parse import urlencode
 
 from schedd.answers import (
     BatchView,
+    CheckAnswer,
     DependAnswer,
     ErrorItem,
     EventsAnswer,
@@ -45,6 +46,7 @@ MAX_TARGET_BYTES = 200_000
 """The longest path and query that is sent; the daemon takes a little more (`api.server`)."""
 
 TIMEOUT_S = 60.0
+CHECK_PATIENCE_S = 3_600.0
 TRIES = 9
 COST_OF_BUSY = 3
 """How many tries a 503 costs: it comes after seconds of the daemon's own patience, a lost connection at once."""
@@ -163,6 +165,10 @@ class Client:
     def health(self) -> Health:
         """Whether it lives, accepts work, and what it has to hold back."""
         return cast("Health", self._ask("/v1/health"))
+
+    def check(self) -> CheckAnswer:
+        """What is wrong with the daemon's rows and log files. Takes as long as it takes to read them all."""
+        return cast("CheckAnswer", self._ask("/v1/check", poll_s=CHECK_PATIENCE_S))
 
     def tasks(
         self,

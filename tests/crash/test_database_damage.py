@@ -1,5 +1,6 @@
 """The database of a real daemon is deleted, replaced or damaged: nothing is written over, nothing is promised."""
 
+import gc
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from schedd.engine import loop
 from schedd.engine.inbox import Call
 from schedd.engine.loop import Unavailable
 from schedd.engine.requests import PauseStarting
+from schedd.runtime import Runtime
 from schedd.store import migrate
 from schedd.store.backup import copy_database
 from schedd.store.base import StatementFailed, StoreBroken
@@ -186,6 +188,20 @@ def test_what_is_not_a_sound_database_of_ours_is_refused_and_left_alone(
     assert REFUSED[make] in stopped.story()
     assert str(stopped.database) in stopped.story()
     assert "Traceback" not in stopped.story()
+
+
+def test_a_process_that_goes_on_does_not_write_the_log_into_a_damaged_database(tmp_path: Path):
+    """The library is refused as the daemon is, and the last connection is not closed: that would do it."""
+    path = tmp_path / "file.db"
+    torn_index(path)
+    before = [Path(f"{path}{suffix}").read_bytes() for suffix in BESIDE[:2]]
+    try:
+        Runtime.open_file(path, 1)
+    except StoreBroken as error:
+        message = str(error)
+    gc.collect()
+    assert "is damaged" in message
+    assert [Path(f"{path}{suffix}").read_bytes() for suffix in BESIDE[:2]] == before
 
 
 # --- rows damaged while it was stopped ------------------------------------------------------------------------------

@@ -62,19 +62,19 @@ def bind_mount(source: Path, target: Path) -> Iterator[None]:
 
 def test_a_second_daemon_is_told_the_pid_of_the_first() -> None:
     """By the same path, with a socket of its own."""
-    with daemon_of() as first:
+    with daemon_of(workers=6) as first:
         expect_refused(first, first.state_dir, first.home / "s2")
 
 
 def test_a_second_daemon_with_the_same_socket_leaves_it_to_the_first() -> None:
     """It refuses before it touches the socket."""
-    with daemon_of() as first:
+    with daemon_of(workers=6) as first:
         expect_refused(first, first.state_dir, first.socket)
 
 
 def test_a_second_daemon_through_a_symlink() -> None:
     """To the directory, and to one above it."""
-    with daemon_of() as first:
+    with daemon_of(workers=6) as first:
         (first.home / "link").symlink_to(first.state_dir)
         (first.home / "above").symlink_to(first.home)
         expect_refused(first, first.home / "link", first.home / "s2")
@@ -83,13 +83,13 @@ def test_a_second_daemon_through_a_symlink() -> None:
 
 def test_a_second_daemon_through_a_bind_mount() -> None:
     """The lock belongs to the file, not to the path."""
-    with daemon_of() as first, bind_mount(first.state_dir, first.home / "mounted"):
+    with daemon_of(workers=6) as first, bind_mount(first.state_dir, first.home / "mounted"):
         expect_refused(first, first.home / "mounted", first.home / "s2")
 
 
 def test_a_new_daemon_takes_the_place_of_a_dead_one() -> None:
     """What a killed daemon left of its lock, pid included, is in nobody's way."""
-    with daemon_of() as first:
+    with daemon_of(workers=6) as first:
         first.kill()
         first.start()
         assert first.settle(first.submit(command=["true"])).popitem()[1] == "succeeded"
@@ -97,7 +97,7 @@ def test_a_new_daemon_takes_the_place_of_a_dead_one() -> None:
 
 def test_a_lock_that_a_leftover_inherited_does_not_exist() -> None:
     """A task outlives its killed daemon: the lock does not, for it is closed in every child."""
-    with daemon_of() as first:
+    with daemon_of(workers=6) as first:
         running = first.submit(command=["sh", "-c", "trap '' TERM; sleep 600"])
         pid = _pid_of(first, running)
         first.kill()

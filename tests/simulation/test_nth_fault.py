@@ -9,7 +9,7 @@ does without any fault. The same for the statements of a recovery.
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,6 +18,7 @@ from schedd.core.model import CatchUp, Dependency, NewTask, Outcome, Recurrence,
 from schedd.engine.inbox import Message, Request
 from schedd.engine.loop import Unavailable
 from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch
+from support import tally
 from support.world import Crash, World
 
 PARTS = 4
@@ -48,9 +49,9 @@ class Place:
         self.count += 1
         if self.count == self.at or (self.stays and self.count > self.at):
             self.hits += 1
-            self.met.append(f"{when} {sql.split()[0]}")
+            self.met.append(f"{when} {sql.split(maxsplit=1)[0]}")
             if self.kind is None:
-                raise Crash()
+                raise Crash
             if self.kind != BUSY:  # what SQLite does after most of such errors
                 connection.rollback()
             error = sqlite3.OperationalError("simulated")
@@ -92,7 +93,7 @@ class FailingConnection:
 class Scenario(World):
     """One fixed life in which everything happens once. The outcomes belong to the tasks, not to the moments."""
 
-    OUTCOMES = {
+    OUTCOMES: ClassVar = {
         "retried": [Outcome.FAILED, Outcome.TIMED_OUT],
         "fails": [Outcome.FAILED] * 9,
         "unlucky": [Outcome.START_FAILED],
@@ -107,7 +108,7 @@ class Scenario(World):
         self.boots_in_fault = 0
         self.said: dict[str, int] = {}  # name -> how many ends a worker has reported
         super().__init__(0, folder, template, 0)
-        self.fault_rate = self.crash_rate = 0.0
+        self.fault_rate = self.late_rate = self.crash_rate = 0.0
         self.repeat_rate = 1.0
         self.workers = 3
         self.place = place
@@ -293,6 +294,7 @@ def test_whichever_statement_fails(crash: bool, stays: bool, part: int, template
     for place in places(part, kinds, stays):
         play(scratch, template, place)
         reached += 1
+    tally.add(**{"crashes" if crash else "faults": reached})
     assert reached > 200 // PARTS, "the loop has ended early: it proves nothing"
 
 
@@ -318,7 +320,9 @@ def die_and_recover(folder: Path, template: Path, place: Place) -> None:
         place.lift()
         scenario.finish()
         rows = scenario.ledger.read()
-        seen = {row["id"]: (row["status"], [at["outcome"] for at in rows.attempts[seq]]) for seq, row in rows.tasks.items()}
+        seen = {
+            row["id"]: (row["status"], [at["outcome"] for at in rows.attempts[seq]]) for seq, row in rows.tasks.items()
+        }
         assert seen == {
             "endless": ("cancelled", ["cancelled"]),
             "one-try": ("failed", ["crashed"]),
@@ -345,4 +349,5 @@ def test_whichever_statement_of_a_recovery_fails(kind: int | None, stays: bool, 
         die_and_recover(scratch, template, place)
         if not place.hits:
             break
+    tally.add(**{"crashes" if kind is None else "faults": at})
     assert at > 15, "the loop has ended early: it proves nothing"

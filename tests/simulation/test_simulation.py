@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support import tally
 from support.world import World
 
 SEEDS = int(os.environ.get("SCHEDD_SIMULATION_SEEDS", "2000"))
@@ -35,6 +36,7 @@ def test_every_seed_keeps_the_promises(part: int, template: Path, scratch: Path)
         world = live(seed, scratch, template)
         crashes += world.crashes
         faults += world.faults
+    tally.add(seeds=len(seeds), crashes=crashes, faults=faults)
     if len(seeds) >= 50:
         assert crashes > 10, "the simulation has stopped to crash: it proves nothing"
         assert faults > 10, "the simulation has stopped to fail: it proves nothing"

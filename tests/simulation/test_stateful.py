@@ -27,6 +27,7 @@ from schedd.core.errors import Refused
 from schedd.core.model import CatchUp, Dependency, NewTask, Outcome, Recurrence, RetryPolicy, StopReason, When
 from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch
 from schedd.store.base import StoreUnavailable
+from support import tally
 from support.world import Crash, World
 
 EXAMPLES = int(os.environ.get("SCHEDD_STATEFUL_EXAMPLES", "50"))
@@ -52,7 +53,7 @@ class ArmedWorld(World):
     def __init__(self, folder: Path, template: Path, workers: int) -> None:
         self.armed: list[tuple[int, BaseException, bool]] = []
         super().__init__(0, folder, template, 0)
-        self.fault_rate = self.crash_rate = 0.0
+        self.fault_rate = self.late_rate = self.crash_rate = 0.0
         self.repeat_rate = 1.0
         self.workers = self.engine._workers = workers
         self.boot()
@@ -94,6 +95,7 @@ class Life(RuleBasedStateMachine):
         finally:
             self.world.close()
             shutil.rmtree(self.folder, ignore_errors=True)
+        tally.add(examples=1, crashes=self.world.crashes)
 
     def pick(self, index: int) -> str:
         return self.world.ids[index % len(self.world.ids)]
@@ -117,7 +119,10 @@ class Life(RuleBasedStateMachine):
                 NewTask(
                     payload=str(self.world.tags),
                     name=f"n{index}" if name else f"t{self.world.tags}-n{index}",
-                    deps=tuple(Dependency(on if name or on in self.world.ids else f"t{self.world.tags}-{on}", when) for on, when in deps.items()),
+                    deps=tuple(
+                        Dependency(on if name or on in self.world.ids else f"t{self.world.tags}-{on}", when)
+                        for on, when in deps.items()
+                    ),
                     priority=spec["priority"],
                     retry=RetryPolicy(spec["attempts"], spec["base"], 8.0),
                     recurrence=Recurrence(every, 2, spec["catch_up"]) if every else None,

@@ -41,6 +41,7 @@ class World:
         self.clock = FakeClock()
         self.workers = self.random.randint(1, 4)
         self.fault_rate = self.random.choice([0.0, 0.02, 0.1])
+        self.late_rate = self.random.choice([0.0, 0.01, 0.05, 0.3])
         self.crash_rate = self.random.choice([0.0, 0.01, 0.05])
         self.crashes = 0
         self.faults = 0
@@ -50,6 +51,7 @@ class World:
         self.ledger = Ledger(self.path)
         self.repeat_rate = 0.8  # of the keyed calls that a crash left unanswered
         self.asked: dict[str, Call | None] = {}  # a switch -> who set it last, unless that was a repeat
+        self.planned: dict[int, float] = {}  # seq -> the monotonic time at which its present run was planned
         self.not_before: dict[int, float] = {}  # seq -> the monotonic time that a task waits for
         self.clock_is_set = False  # and no round has been committed since
         self.unanswered: list[tuple[Call, Future[Any]]] = []
@@ -87,6 +89,7 @@ class World:
             raise AssertionError("no start succeeds any more")
         if self.clock_is_set:  # a daemon does not know what was done to the clock before its start
             self.not_before.clear()
+            self.planned.clear()
             self.clock_is_set = False
         self.judge_times(self.ledger.last, self.ledger.check())
         repeats, self.unanswered = self.unanswered, []
@@ -112,7 +115,7 @@ class World:
     def _fail_late(self, count: int) -> BaseException | None:
         if self.random.random() < self.crash_rate:
             return Crash()
-        if self.random.random() < self.fault_rate / 2:
+        if self.random.random() < self.late_rate:
             self.faults += 1
             return StoreUnavailable("simulated after the commit")
         return None
@@ -224,12 +227,17 @@ class World:
     def judge_times(self, before: Snapshot | None, after: Snapshot) -> None:
         """Each pending task waits exactly as long as it should, whatever was done to the wall clock.
 
-        The naive model: a submit waits for its delay, a failed attempt for its backoff, on a clock that nobody sets.
-        (Where the beat of a recurrence leads is left to tests/unit/core/test_recurrence.py.)
+        The naive model: a submit waits for its delay, a failed attempt for its backoff, a next run for its beat, on a
+        clock that nobody sets.
         """
         mono, wall = self.clock.monotonic(), self.clock.now()
         for seq, row in after.tasks.items():
             was = before.tasks.get(seq) if before else None
+            if row["planned_at"] is not None and (was is None or was["planned_at"] is None) and not self.clock_is_set:
+                self.planned[seq] = mono
+            has_run = was is not None and row["runs"] != was["runs"]
+            if has_run and row["every"] is not None:
+                self.judge_beat(seq, row)
             if row["status"] != "pending":
                 self.not_before.pop(seq, None)
             elif was is None:
@@ -240,14 +248,28 @@ class World:
                     self.not_before[seq] = mono
                 elif last["outcome"] == "start_failed" and last["error"] == "schedd's fault":
                     self.not_before[seq] = mono + SCHEDD_FAULT_DELAY_S
-                elif row["runs"] != was["runs"]:
-                    self.not_before.pop(seq, None)
-                else:
+                elif not has_run:
                     wait = row["base_delay"] * 2 ** (row["attempts"] - 1)
                     self.not_before[seq] = mono + min(wait, row["max_delay"])
             if seq in self.not_before and not self.clock_is_set:
                 due, should = row["run_at"] - wall, self.not_before[seq] - mono
                 assert abs(due - should) < 0.001, f"waits {due} s more instead of {should}: {row}"
+
+    def judge_beat(self, seq: int, row: dict[str, Any]) -> None:
+        """A run has ended: count the beats up to the one that its policy takes."""
+        planned, every, now = self.planned.pop(seq, None), row["every"], self.clock.monotonic()
+        self.not_before.pop(seq, None)
+        if planned is None:
+            return
+        beat = planned + every
+        if row["catch_up"] != CatchUp.ALL.value:
+            while beat + every <= now:
+                beat += every
+            if min(abs(beat - now), abs(beat + every - now)) < 0.001:
+                return  # due this very moment, or not: the last digit decides
+            if row["catch_up"] == CatchUp.NONE.value and beat <= now:
+                beat += every
+        self.planned[seq] = self.not_before[seq] = beat
 
     @staticmethod
     def switches_of(request: Request) -> tuple[str, ...]:
@@ -350,7 +372,9 @@ class World:
         return Recurrence(self.random.choice([0.5, 10.0]), self.random.randint(1, 3), self.random.choice(list(CatchUp)))
 
     def cancel(self) -> None:
-        self.call(CancelTasks(tuple(self.random.sample(self.ids, min(len(self.ids), self.random.randint(1, 2))))))
+        running = sorted(order.id for order in self.executor.running.values())
+        among = running if running and self.random.random() < 0.4 else self.ids
+        self.call(CancelTasks(tuple(self.random.sample(among, min(len(among), self.random.randint(1, 2))))))
 
     def some_ends(self) -> list[Message]:
         running = sorted(self.executor.running)
@@ -399,7 +423,8 @@ class World:
             if self.engine._is_over():
                 break
             self.clock.advance(5.0)
-            self.step(*[self.an_end(seq) for seq in sorted(self.executor.running)])
+            told = {stop.seq for stop in self.executor.stopped}
+            self.step(*[self.an_end(seq) for seq in sorted(self.executor.running) if seq in told])
         else:
             raise AssertionError("a stop never came to its end")
         assert not self.executor.running
@@ -409,7 +434,7 @@ class World:
 
     def finish(self) -> None:
         """No more faults: everything that was accepted comes to an end."""
-        self.fault_rate = self.crash_rate = 0.0
+        self.fault_rate = self.late_rate = self.crash_rate = 0.0
         self.clock.advance(30.0)  # past the pause after the last fault
         self.step()
         self.call(PauseStarting(False))

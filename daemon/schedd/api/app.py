@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from schedd.api import (
     openapi,
     problems,
+    routes_admin,
     routes_batches,
     routes_daemon,
     routes_events,
@@ -19,7 +20,7 @@ from schedd.api import (
 )
 from schedd.api.backend import Backend, Info
 
-_NOUNS = (routes_daemon, routes_batches, routes_tasks, routes_waits, routes_logs, routes_events)
+_NOUNS = (routes_daemon, routes_batches, routes_tasks, routes_waits, routes_logs, routes_events, routes_admin)
 
 
 def create_app(backend: Backend) -> FastAPI:

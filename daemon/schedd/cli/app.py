@@ -35,10 +35,13 @@ VERBS: Final[Mapping[str, str]] = {  # in the order of the help: verb -> module 
     "events": "listing",
     "validate": "validate",
     "run": "run",
+    "check": "check",
+    "backup": "backup",
 }
 _SYNONYMS: Final[Mapping[str, str]] = {
     "add": "submit",
-    "check": "validate",
+    "dump": "backup",
+    "fsck": "check",
     "kill": "cancel",
     "log": "logs",
     "ls": "list",

@@ -214,6 +214,7 @@ def _tell(
     kind: str,
     sql: str,
     sentence: Callable[..., str],
+    *,
     named: bool = True,
 ) -> None:
     """A finding for each row of a query; its first column is the name of a task, unless `named` is false."""
@@ -337,7 +338,7 @@ HAVING coalesce(last, 0) <> t.number OR n > 0 AND (first <> 1 OR last - first + 
     OR last_run > t.runs + (t.status <> 'succeeded')
     OR t.runs <> coalesce(t.times, 1) AND t.status = 'succeeded'
     OR t.runs >= coalesce(t.times, 1) AND t.status <> 'succeeded'
-"""  # noqa: S608 - constants of ours
+"""
 
 
 def _histories(connection: sqlite3.Connection, report: Report) -> None:
@@ -382,8 +383,8 @@ def _faults_of(task: _History) -> Iterator[tuple[str, str]]:
 def _dependencies(connection: sqlite3.Connection, report: Report) -> None:
     """Edges say something, what waits can still be released, and what ran had been released."""
     edges = (
-        f"SELECT {_NAME}, coalesce(CAST(p.id AS TEXT), 'seq ' || p.seq), d.\"when\", p.status, t.status FROM dependency "
-        "AS d JOIN task AS t ON t.seq = d.task_seq JOIN task AS p ON p.seq = d.on_seq WHERE "
+        f"SELECT {_NAME}, coalesce(CAST(p.id AS TEXT), 'seq ' || p.seq), d.\"when\", p.status, t.status "
+        "FROM dependency AS d JOIN task AS t ON t.seq = d.task_seq JOIN task AS p ON p.seq = d.on_seq WHERE "
     )
     _tell(
         connection,
@@ -487,7 +488,7 @@ def _counters(connection: sqlite3.Connection, report: Report) -> None:
     )
     for table in ("task", "batch"):
         last = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()[0]
-        highest = connection.execute(f"SELECT max(seq) FROM {table}").fetchone()[0]  # noqa: S608 - one of two words
+        highest = connection.execute(f"SELECT max(seq) FROM {table}").fetchone()[0]
         if highest is not None and (not isinstance(last, int) or last < highest):
             story = f"the counter of the table {table} stands at {_short(last)}, and there is a row {highest}"
             report.add("bad_counter", None, story)
