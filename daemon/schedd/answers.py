@@ -53,7 +53,10 @@ class EdgeView(TypedDict):
 
 
 class AttemptView(TypedDict):
-    """One attempt. `outcome` and `ended_at` are None while it runs; `max_rss` counts bytes, `cpu_time` seconds."""
+    """One attempt. `outcome` and `ended_at` are None while it runs; `max_rss` counts bytes, `cpu_time` seconds.
+
+    `units` are the named units of resources that it held.
+    """
 
     number: int
     run: int
@@ -67,6 +70,7 @@ class AttemptView(TypedDict):
     max_rss: int | None
     cpu_time: float | None
     pid: int | None
+    units: dict[str, list[str]] | None
 
 
 class TaskDetail(TaskView):

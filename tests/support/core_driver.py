@@ -36,13 +36,16 @@ from schedd.core.model import (
     StoredTask,
     When,
 )
+from schedd.core.ready import ReadyQueue
+from schedd.core.rebuilding import rebuild
 
 START = 1_000.0
 """The time at which every driver begins."""
 
 PLAIN_FIELDS = (
     "seq", "id", "priority", "retry", "recurrence", "run_at", "planned_at", "status", "unmet", "attempts", "number",
-    "runs", "held", "cancel_requested", "error", "settled_at",
+    "base_number", "runs", "held", "cancel_requested", "error", "settled_at", "demand", "start_before", "deadline",
+    "wall", "units",
 )  # fmt: skip
 
 
@@ -197,14 +200,14 @@ class Driver:
             if edge.task_seq in is_open
         ]
         rows = [row_of(task) for seq, task in sorted(by_seq.items()) if seq in is_open]
-        return Stored(rows, edges, [], self.machine.paused)
+        return Stored(rows, edges, [], self.machine.paused, dict(self.machine.resources.capacities))
 
     def restart(self) -> None:
         """Go on with another machine, rebuilt from rows."""
         stored, workers = self.stored(), self.machine.workers
         self.machine = Machine(workers)
         out = Output()
-        self.machine.rebuild(stored, self.now, out)
+        rebuild(self.machine, stored, self.now, out)
         assert not out.has_rows(), "sound rows need no mending"
         self.tasks.update((task.id, task) for task in self.machine.open.values())
 
@@ -231,12 +234,23 @@ def row_of(task: OpenTask) -> StoredTask:
         held=task.held,
         cancel_requested=task.cancel_requested,
         error=task.error,
+        base_number=task.base_number,
+        demand=task.demand,
+        start_before=task.start_before,
+        deadline=task.deadline,
+        wall=task.wall,
+        units=task.units,
     )
 
 
-def queued(heap: LazyHeap) -> list[OpenTask]:
-    """What lives in a heap, the next one first."""
-    return [entry[2] for entry in sorted(heap._live.values())]
+def entries(queue: LazyHeap | ReadyQueue) -> list[Any]:
+    """What lives in a queue as (key, seq, record), the next one first."""
+    return sorted((queue.key_of(task), task.seq, task) for task in queue)
+
+
+def queued(queue: LazyHeap | ReadyQueue) -> list[OpenTask]:
+    """What lives in a queue, the next one first."""
+    return [entry[2] for entry in entries(queue)]
 
 
 def picture(machine: Machine) -> dict[str, Any]:
@@ -256,8 +270,13 @@ def picture(machine: Machine) -> dict[str, Any]:
             for seq, task in machine.open.items()
         },
         "running": sorted(machine.running),
-        "ready": [entry[:2] for entry in sorted(machine.ready._live.values())],
-        "delayed": [entry[:2] for entry in sorted(machine.delayed._live.values())],
+        "ready": [entry[:2] for entry in entries(machine.ready)],
+        "passed": dict(machine.ready.passed),
+        "delayed": [entry[:2] for entry in entries(machine.delayed)],
+        "deadlines": [entry[:2] for entry in entries(machine.deadlines)],
+        "held": dict(machine.resources.held),
+        "taken": dict(machine.resources.taken),
+        "capacities": dict(machine.resources.capacities),
     }
 
 
@@ -268,6 +287,6 @@ def snapshot(machine: Machine) -> dict[str, Any]:
         "open": [(seq, id(task)) for seq, task in machine.open.items()],
         "running": [(seq, id(task)) for seq, task in machine.running.items()],
         "edges": {seq: [id(child) for child in children_of(task)] for seq, task in machine.open.items()},
-        "ready": [(key, seq, id(task)) for key, seq, task in machine.ready._entries],
+        "ready": [(key, seq, id(task)) for heap in machine.ready._heaps.values() for key, seq, task in heap._entries],
         "delayed": [(key, seq, id(task)) for key, seq, task in machine.delayed._entries],
     }

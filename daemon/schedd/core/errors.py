@@ -64,6 +64,18 @@ class AlreadyStarted(Refused):
     code = "already_started"
 
 
+class UnknownResource(Refused):
+    """A task needs a resource that there is none of; `schedctl resource set` makes one."""
+
+    code = "unknown_resource"
+
+
+class TooLarge(Refused):
+    """A task needs more of a resource than there is."""
+
+    code = "too_large"
+
+
 class KeyReused(Refused):
     """This idempotency key was used for another request; use a new key."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from schedd.core.batch import NewBatch
-from schedd.core.model import KnownTask, NewTask, OpenTask, Outcome, Status, StopReason, When
+from schedd.core.model import Capacity, KnownTask, NewTask, OpenTask, Outcome, Status, StopReason, When
 
 # --- in: requests -----------------------------------------------------------------------------------------------
 
@@ -67,6 +67,23 @@ class SetPaused:
     paused: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SetCapacity:
+    """How much there is of a resource from now on; None: there is no such resource, or no limit of such a group."""
+
+    name: str
+    capacity: Capacity | None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDependency:
+    """Let `after` wait for `before` no longer."""
+
+    before: KnownTask
+    after: KnownTask
+    when: When
+
+
 # --- in: facts --------------------------------------------------------------------------------------------------
 
 
@@ -74,8 +91,10 @@ class SetPaused:
 class AttemptEnded:
     """An attempt is over. `ended_at` is UTC seconds, `max_rss` bytes, `cpu_time` and `duration` seconds.
 
-    `result` is JSON text. `counts` is False only for a start that failed through schedd's own fault. Error and
-    result must be within `limits` and free of lone surrogates; `workers` sees to that.
+    `result` is JSON text. `counts` is False only for a start that failed through schedd's own fault. `exceptions` names
+    the class of what a function raised and its bases, `Name` and `module.Name`. `luck` from 0 to 1 is the part of a
+    wait that jitter leaves. Error and result must be within `limits`
+    and free of lone surrogates; `workers` sees to that.
     """
 
     seq: int
@@ -91,6 +110,8 @@ class AttemptEnded:
     duration: float | None = None
     task_id: str = ""
     counts: bool = True
+    exceptions: tuple[str, ...] = ()
+    luck: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +159,8 @@ Event = (
     | Hold
     | Release
     | SetPaused
+    | SetCapacity
+    | RemoveDependency
     | AttemptEnded
     | AttemptSpawned
     | ClockStepped
@@ -151,12 +174,15 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class StartAttempt:
-    """Run one attempt of a task. `number` is the attempt's, `run` the round's, counted from 1."""
+    """Run one attempt of a task. `number` is the attempt's, `run` the round's, counted from 1. `units` are the named
+    units of resources that it holds.
+    """
 
     seq: int
     id: str
     number: int
     run: int
+    units: Mapping[str, list[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +223,7 @@ class StartedAttempt(NamedTuple):
     number: int
     run: int
     started_at: float
+    units: dict[str, list[str]] | None = None
 
 
 class Logged(NamedTuple):
@@ -212,39 +239,56 @@ class Logged(NamedTuple):
 class Output:
     """What a round decided: rows to write and effects to let go, in order.
 
-    `changed` holds the records whose row must be written, by seq. A record is written as it stands at the flush, so
+    `changed` holds the records whose row must be written, by seq; `capacities` what there is of a resource from now on
+    (None: the resource is gone), `removed_edges` (task_seq, on_seq). A record is written as it stands at the flush, so
     many changes of one task in one round cost one row.
     """
 
-    __slots__ = ("added", "changed", "edges", "effects", "ended", "events", "paused", "spawned", "started")
+    __slots__ = (
+        "added",
+        "capacities",
+        "changed",
+        "edges",
+        "effects",
+        "ended",
+        "events",
+        "paused",
+        "removed_edges",
+        "spawned",
+        "started",
+    )
 
     def __init__(self) -> None:
         self.added: list[AddedTask] = []
         self.changed: dict[int, OpenTask] = {}
         self.edges: list[AddedEdge] = []
+        self.removed_edges: list[tuple[int, int]] = []
         self.started: list[StartedAttempt] = []
         self.spawned: list[AttemptSpawned] = []
         self.ended: list[AttemptEnded] = []
         self.events: list[Logged] = []
         self.effects: list[Effect] = []
         self.paused: bool | None = None
+        self.capacities: dict[str, Capacity | None] = {}
 
     def clear_rows(self) -> None:
         """Forget the rows (they are in the transaction now) and keep the effects."""
         self.added.clear()
         self.changed.clear()
         self.edges.clear()
+        self.removed_edges.clear()
         self.started.clear()
         self.spawned.clear()
         self.ended.clear()
         self.events.clear()
+        self.capacities.clear()
         self.paused = None
 
     def has_rows(self) -> bool:
         """Whether there is anything to write."""
         return bool(
             self.changed or self.added or self.events or self.ended or self.started or self.edges or self.spawned
-        ) or (self.paused is not None)
+        ) or (self.paused is not None or bool(self.capacities or self.removed_edges))
 
 
 __all__ = [
@@ -263,6 +307,8 @@ __all__ = [
     "Logged",
     "Output",
     "Release",
+    "RemoveDependency",
+    "SetCapacity",
     "SetPaused",
     "StartAttempt",
     "StartedAttempt",

@@ -10,6 +10,7 @@ from schedd.core import graph
 from schedd.core.lazyheap import SLACK
 from schedd.core.machine import Machine
 from schedd.core.model import OpenTask, Status
+from schedd.core.ready import ReadyQueue
 
 
 class InvariantBroken(AssertionError):
@@ -23,6 +24,7 @@ def check(machine: Machine, now: float) -> None:
         _place(machine, task)
         _counters(task)
     _queues(machine, now)
+    _resources(machine)
     _unmet_counts(machine)
     _no_cycle(machine)
 
@@ -51,25 +53,46 @@ def _place(machine: Machine, task: OpenTask) -> None:
 def _counters(task: OpenTask) -> None:
     """What a task has behind it agrees with its status and its policies."""
     _require(0 <= task.attempts < task.retry.max_attempts, "attempts out of bounds", task)
-    _require(task.attempts <= task.number, "more attempts counted than made", task)
+    _require(task.attempts <= task.number - task.base_number, "more attempts counted than made", task)
     _require(0 <= task.runs < (task.recurrence.times if task.recurrence else 1), "ran more often than asked", task)
     if task.status is Status.RUNNING:
         _require(not task.unmet, "runs before what it depends on", task)
-        _require(task.number > 0, "runs without an attempt", task)
+        _require(task.has_started, "runs without an attempt", task)
     else:
         _require(not task.cancel_requested, "does not run and has a cancel on it", task)
 
 
 def _queues(machine: Machine, now: float) -> None:
     """Nothing is queued or counted that is not open, and what is due is not delayed."""
-    for queue in (machine.ready, machine.delayed):
+    for queue in (machine.ready, machine.delayed, machine.deadlines):
         for task in queue:
             _require(machine.open.get(task.seq) is task, "queued but not open", task)
-        _require(queue.stale() <= len(queue) + SLACK, f"{queue.stale()} stale entries beside {len(queue)} live ones")
+        heaps = queue.heaps() if isinstance(queue, ReadyQueue) else 1
+        slack = len(queue) + heaps * SLACK
+        _require(queue.stale() <= slack, f"{queue.stale()} stale entries beside {len(queue)} live ones")
     for task in machine.delayed:
         _require(task.run_at > now, "due and still delayed", task)
     for seq, task in machine.running.items():
         _require(machine.open.get(seq) is task, "running but not open", task)
+
+
+def _resources(machine: Machine) -> None:
+    """Held is what the running tasks demand; a named unit has one holder."""
+    resources = machine.resources
+    held: Counter[str] = Counter()
+    units: Counter[tuple[str, str]] = Counter()
+    for task in machine.running.values():
+        for name, amount in task.demand:
+            held[name] += amount
+        units.update((name, unit) for name, names in (task.units or {}).items() for unit in names)
+    _require(resources.held == dict(held), f"held is {resources.held}, and the running tasks demand {dict(held)}")
+    taken = {(name, unit) for name, names in resources.taken.items() for unit in names}
+    _require(taken == set(units), f"taken are {taken}, and the running tasks hold {set(units)}")
+    _require(all(count == 1 for count in units.values()), f"a unit has two holders: {units}")
+    for task in machine.open.values():
+        _require(task.units is None or task.status is Status.RUNNING, "holds units and does not run", task)
+    for seq in machine.ready.passed:
+        _require(seq in machine.open and machine.open[seq] in machine.ready, f"{seq} was passed over and is not ready")
 
 
 def _unmet_counts(machine: Machine) -> None:

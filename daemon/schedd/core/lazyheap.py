@@ -7,10 +7,11 @@ twice what lives. Tests: tests/unit/core/test_lazyheap.py.
 
 import heapq
 from collections.abc import Iterator
+from typing import Any
 
 from schedd.core.model import OpenTask
 
-_Entry = tuple[float, int, OpenTask]
+Entry = tuple[Any, int, OpenTask]
 SLACK = 64
 """How many stale entries are not worth a rebuild, however few live ones there are."""
 
@@ -25,8 +26,8 @@ class LazyHeap:
     __slots__ = ("_entries", "_live")
 
     def __init__(self) -> None:
-        self._entries: list[_Entry] = []
-        self._live: dict[int, _Entry] = {}
+        self._entries: list[Entry] = []
+        self._live: dict[int, Entry] = {}
 
     def __len__(self) -> int:
         return len(self._live)
@@ -39,11 +40,11 @@ class LazyHeap:
         """What lives, in no order."""
         return (entry[2] for entry in self._live.values())
 
-    def key_of(self, task: OpenTask) -> float | None:
+    def key_of(self, task: OpenTask) -> Any:
         """The key that a record stands under, or None if it is not there."""
         return self._live[task.seq][0] if task in self else None
 
-    def push(self, key: float, task: OpenTask) -> None:
+    def push(self, key: Any, task: OpenTask) -> None:
         """Put a record in, or move it to another key."""
         entry = (key, task.seq, task)
         self._live[task.seq] = entry
@@ -56,7 +57,7 @@ class LazyHeap:
             del self._live[task.seq]
             self._prune()
 
-    def peek(self) -> _Entry | None:
+    def peek(self) -> Entry | None:
         """The smallest `(key, seq, record)`, or None."""
         entries = self._entries
         while entries:

@@ -6,8 +6,8 @@ Tests: tests/unit/core/test_model.py.
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
+from enum import IntFlag, StrEnum
+from typing import Any, NamedTuple
 
 from schedd.core import limits
 from schedd.core.errors import InvalidRequest
@@ -86,6 +86,23 @@ class StopReason(StrEnum):
 
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"
+    DEADLINE = "deadline"
+
+
+class Wall(IntFlag):
+    """Which times of a task are dates (`start_at`, ...): setting the clock does not move those, as it moves waits."""
+
+    NONE = 0
+    START = 1
+    START_BEFORE = 2
+    DEADLINE = 4
+
+
+class Jitter(StrEnum):
+    """How the wait before another attempt is spread: not at all, or anywhere between none of it and all."""
+
+    NONE = "none"
+    FULL = "full"
 
 
 class CatchUp(StrEnum):
@@ -98,17 +115,31 @@ class CatchUp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a task may be tried in one run, and how long it waits between attempts (seconds)."""
+    """How often a task may be tried in one run, how long it waits between attempts (seconds), and after what.
+
+    `on_exit_codes` (None: all) and `never_on_exit_codes` judge commands, `on_exceptions` (None: all) functions: names
+    of classes, `ConnectionError` or `package.module.Name`, subclasses included. `on_timeout` says whether an attempt
+    that took too long is tried again. An attempt that crashed with the daemon or could not start always is.
+    """
 
     max_attempts: int = 1
     base_delay: float = 1.0
     max_delay: float = 3_600.0
+    jitter: Jitter = Jitter.NONE
+    on_exit_codes: tuple[int, ...] | None = None
+    never_on_exit_codes: tuple[int, ...] = ()
+    on_exceptions: tuple[str, ...] | None = None
+    on_timeout: bool = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_attempts <= limits.MAX_ATTEMPTS:
             raise InvalidRequest(f"max_attempts must be from 1 to {limits.MAX_ATTEMPTS}, not {self.max_attempts}")
         for name, value in (("base_delay", self.base_delay), ("max_delay", self.max_delay)):
             check_duration(name, value)
+        for name, codes in (("on_exit_codes", self.on_exit_codes), ("never_on_exit_codes", self.never_on_exit_codes)):
+            for code in codes or ():
+                if not 1 <= code <= 255:
+                    raise InvalidRequest(f"{name} must hold exit codes from 1 to 255, not {code}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +168,31 @@ class Dependency:
 
 DEFAULT_RETRY = RetryPolicy()
 
+Demand = tuple[tuple[str, int], ...]
+"""What a task holds while it runs: (name of the resource, amount) sorted by name. Equal demands share one heap."""
+
+GROUP_PREFIX = "group/"
+"""A group is a resource with this before its name, of which each of its tasks holds one; without a limit it is none."""
+
+
+class Moment(NamedTuple):
+    """A time that was given in one of two ways: seconds after the submission, or (`is_date`) UTC since the epoch."""
+
+    value: float
+    is_date: bool = False
+
+    def at(self, now: float) -> float:
+        """The time it stands for, where the submission is `now`."""
+        return self.value if self.is_date else now + self.value
+
+
+def check_resource_name(name: str, what: str = "resource name") -> None:
+    """Raises InvalidRequest unless `name` may be a resource's or a group's."""
+    if not name or len(name) > limits.MAX_RESOURCE_NAME_CHARS:
+        raise InvalidRequest(f"{what} must have 1 to {limits.MAX_RESOURCE_NAME_CHARS} characters, not {len(name)}")
+    if not (name[0].isalpha() and name.isascii() and all(char.isalnum() or char in "_-." for char in name)):
+        raise InvalidRequest(f"{what} {name!r} must be ASCII letters, digits and any of _ - . and begin with a letter")
+
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
@@ -152,6 +208,13 @@ class NewTask:
     retry: RetryPolicy = DEFAULT_RETRY
     recurrence: Recurrence | None = None
     delay: float = 0.0
+    start_at: float | None = None
+    start_before: Moment | None = None
+    deadline: Moment | None = None
+    resources: Demand = ()
+    group: str | None = None
+    allow_failure: bool = False
+    expected: float | None = None
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -161,6 +224,29 @@ class NewTask:
         if len(self.deps) > limits.MAX_DEPS_PER_TASK:
             raise InvalidRequest(f"a task may have at most {limits.MAX_DEPS_PER_TASK} deps, not {len(self.deps)}")
         check_duration("delay", self.delay)
+        if self.delay and self.start_at is not None:
+            raise InvalidRequest("give `delay` or `start_at`, not both")
+        self._check_more()
+
+    def _check_more(self) -> None:
+        for name, moment in (("start_before", self.start_before), ("deadline", self.deadline)):
+            if moment is not None and not moment.is_date:
+                check_duration(name, moment.value)
+        if self.expected is not None:
+            check_duration("expected", self.expected)
+        if self.group is not None:
+            check_resource_name(self.group, "group")
+        for name, amount in self.resources:
+            check_resource_name(name)
+            if not 1 <= amount <= limits.MAX_CAPACITY:
+                raise InvalidRequest(f"the demand for {name} must be from 1 to {limits.MAX_CAPACITY}, not {amount}")
+
+    @property
+    def demand(self) -> Demand:
+        """All that it holds while it runs, its place in its group included."""
+        if self.group is None:
+            return self.resources
+        return tuple(sorted((*self.resources, (GROUP_PREFIX + self.group, 1))))
 
 
 @dataclass(slots=True, eq=False)
@@ -169,7 +255,10 @@ class OpenTask:
 
     `unmet` counts the dependencies that have not ended yet. `attempts` counts those that count in the current run,
     `number` every attempt of the task's life. `planned_at` is the planned start of the current run, from which the
-    next one is planned; None before the first run could start. `run_at` is the earliest start.
+    next one is planned; None before the first run could start. `run_at` is the earliest start, `start_before` the
+    latest first start, `deadline` when it must have ended; `wall` (`Wall`) says which of them are dates.
+    `base_number` is what `number` was at the last retry by an operator: above it, it has started. `units` are the
+    named units that it holds while it runs. `rank` orders equal priorities, smallest first.
     The three lists hold the children by the `when` of their edge; None stands for an empty one (memory).
     """
 
@@ -180,11 +269,18 @@ class OpenTask:
     recurrence: Recurrence | None
     run_at: float
     planned_at: float | None = None
+    demand: Demand = ()
+    start_before: float | None = None
+    deadline: float | None = None
+    wall: int = 0
+    rank: float = 0.0
     status: Status = Status.PENDING
     unmet: int = 0
     attempts: int = 0
     number: int = 0
+    base_number: int = 0
     runs: int = 0
+    units: "dict[str, list[str]] | None" = None
     held: bool = False
     cancel_requested: bool = False
     error: str | None = None
@@ -193,6 +289,11 @@ class OpenTask:
     children: "list[OpenTask] | None" = field(default=None, repr=False)
     children_if_failed: "list[OpenTask] | None" = field(default=None, repr=False)
     children_if_finished: "list[OpenTask] | None" = field(default=None, repr=False)
+
+    @property
+    def has_started(self) -> bool:
+        """Whether any attempt was made since it was submitted or retried: what it depends on no longer matters."""
+        return self.number > self.base_number
 
     def __lt__(self, other: "OpenTask") -> bool:
         """By submission order, so that heap entries with equal keys can be compared."""
@@ -226,6 +327,13 @@ class StoredTask:
     held: bool
     cancel_requested: bool
     error: str | None = None
+    base_number: int = 0
+    demand: Demand = ()
+    start_before: float | None = None
+    deadline: float | None = None
+    wall: int = 0
+    expected: float | None = None
+    units: dict[str, list[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +360,14 @@ class DamagedTask:
 
 
 @dataclass(frozen=True, slots=True)
+class Capacity:
+    """How much there is of a resource; with `units` each of it has a name, and `total` is their number."""
+
+    total: int
+    units: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """All that a machine is rebuilt from. Tasks are in the order of their `seq`."""
 
@@ -259,3 +375,4 @@ class Stored:
     edges: list[StoredEdge] = field(default_factory=list)
     damaged: list[DamagedTask] = field(default_factory=list)
     paused: bool = False
+    capacities: dict[str, Capacity] = field(default_factory=dict)

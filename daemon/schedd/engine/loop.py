@@ -48,6 +48,7 @@ from schedd.core.events import (
 )
 from schedd.core.machine import Machine
 from schedd.core.model import KnownTask, OpenTask, Outcome, StopReason
+from schedd.core.rebuilding import rebuild
 from schedd.engine.clock import Clock
 from schedd.engine.inbox import Call, Inbox, Message, Question
 from schedd.engine.round import Round
@@ -206,7 +207,7 @@ class Engine:
         out = Output()
         stored = self._store.load()
         machine = Machine(self._workers)
-        machine.rebuild(stored, now, out)
+        rebuild(machine, stored, now, out)
         died = list(machine.running.values())
         for task in died:
             error = "the daemon died while this attempt ran"
@@ -447,7 +448,7 @@ class Engine:
         """
         machine = Machine(self._workers)
         out = Output()
-        machine.rebuild(self._store.load(), now, out)
+        rebuild(machine, self._store.load(), now, out)
         if out.has_rows():
             self._store.begin()
             self._store.write(out)
@@ -457,7 +458,7 @@ class Engine:
         effects: list[Effect] = [StopAttempt(seq, number, StopReason.INTERRUPTED) for seq, number in orphaned]
         for key, task in running.items():
             if key not in self._live:
-                effects.append(StartAttempt(task.seq, task.id, task.number, task.runs + 1))
+                effects.append(StartAttempt(task.seq, task.id, task.number, task.runs + 1, task.units))
             if task.cancel_requested:
                 effects.append(StopAttempt(task.seq, task.number, StopReason.CANCELLED))
             if self._interrupting:
@@ -601,8 +602,7 @@ class Engine:
         due = machine.next_due()
         if due is not None and due <= now:
             return True
-        free = len(machine.running) < machine.workers and not machine.paused and not machine.draining
-        return free and bool(len(machine.ready))
+        return machine.could_start(now)
 
     def _is_over(self) -> bool:
         """Whether a stop is through: nothing runs and nothing is left to write, or there is no more time for it."""

@@ -59,8 +59,13 @@ class Store(Protocol):
     def write(self, out: Output) -> None:
         """Put the rows of `out` into the transaction. It does not clear `out`."""
 
-    def add_batch(self, base_name: str | None, created_at: float) -> NewBatchRow:
-        """Add a batch row; a named one gets the next number of its name, which is never given again."""
+    def add_batch(
+        self, base_name: str | None, created_at: float, schedule_seq: int | None = None, slot: float | None = None
+    ) -> NewBatchRow:
+        """Add a batch row; a named one gets the next number of its name, which is never given again.
+
+        One that a schedule submits says for which of its fire times; there is one for each at most (StatementFailed).
+        """
 
     def remember(self, key: str, digest: str, answer: str, at: float) -> None:
         """Store the answer of a keyed request."""

@@ -6,14 +6,18 @@ judged where they are (`json_valid` in SQLite) and stay there. Tests: tests/unit
 
 import math
 import sqlite3
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from schedd.core import limits
-from schedd.core.errors import Refused
+from schedd.core.errors import InvalidRequest, Refused
 from schedd.core.model import (
+    Capacity,
     CatchUp,
     DamagedTask,
+    Demand,
+    Jitter,
     Recurrence,
     RetryPolicy,
     Status,
@@ -22,11 +26,13 @@ from schedd.core.model import (
     StoredTask,
     When,
 )
+from schedd.store.policies import read_demand, read_retry_rules, read_units
 from schedd.store.tables import OPEN
 
 SELECT_TASKS = f"""
-SELECT seq, id, priority, max_attempts, base_delay, max_delay, every, times, catch_up, status, attempts, number, runs,
-       run_at, planned_at, held, cancel_requested, error, typeof(payload) = 'text' AND json_valid(payload)
+SELECT seq, id, priority, max_attempts, base_delay, max_delay, jitter, retry_rules, every, times, catch_up, resources,
+       "group", expected, status, attempts, number, base_number, runs, run_at, planned_at, start_before, deadline, wall,
+       held, cancel_requested, error, typeof(payload) = 'text' AND json_valid(payload)
 FROM task INDEXED BY ix_task_open WHERE {OPEN} ORDER BY seq
 """  # noqa: S608 - a constant of ours
 # CROSS JOIN, because the planner would rather scan every dependency there ever was.
@@ -37,6 +43,12 @@ CROSS JOIN dependency AS d ON d.task_seq = c.seq LEFT JOIN task AS p ON p.seq = 
 WHERE {OPEN.replace("status", "c.status")} ORDER BY d.task_seq, d.on_seq
 """  # noqa: S608 - a constant of ours
 SELECT_OPEN_ATTEMPT = "SELECT max(number) FROM attempt WHERE task_seq = ? AND outcome IS NULL"
+SELECT_UNITS = """
+SELECT a.task_seq, a.units FROM task AS t INDEXED BY ix_task_status
+CROSS JOIN attempt AS a ON a.task_seq = t.seq AND a.number = t.number
+WHERE t.status = 'running' AND a.units IS NOT NULL
+"""
+SELECT_CAPACITIES = "SELECT name, capacity, units FROM resource"
 SELECT_PAUSED = "SELECT value FROM setting WHERE name = 'paused'"
 
 _OPEN_STATUSES = {Status.PENDING.value: Status.PENDING, Status.RUNNING.value: Status.RUNNING}
@@ -58,6 +70,7 @@ def load(connection: sqlite3.Connection) -> Stored:
         except (_Damage, Refused) as damage:
             task_id = row[1] if isinstance(row[1], str) else str(row[0])
             stored.damaged.append(DamagedTask(row[0], task_id, str(damage)[: limits.MAX_ERROR_CHARS]))
+    _read_units(connection, stored)
     bad_edges: dict[int, str] = {}
     for task_seq, on_seq, when, on_status in connection.execute(SELECT_EDGES):
         known = _WHENS.get(when)
@@ -71,7 +84,31 @@ def load(connection: sqlite3.Connection) -> Stored:
         _set_aside(stored, bad_edges)
     paused = connection.execute(SELECT_PAUSED).fetchone()
     damaged = [replace(row, attempt=_open_attempt(connection, row.seq)) for row in stored.damaged]
-    return Stored(stored.tasks, stored.edges, damaged, paused is not None and paused[0] == "1")
+    is_paused = paused is not None and paused[0] == "1"
+    return Stored(stored.tasks, stored.edges, damaged, is_paused, _capacities(connection))
+
+
+def _read_units(connection: sqlite3.Connection, stored: Stored) -> None:
+    """Give the running tasks the named units that they hold."""
+    units = dict(connection.execute(SELECT_UNITS))
+    if units:
+        for index, task in enumerate(stored.tasks):
+            if task.seq in units:
+                with suppress(InvalidRequest):  # whoever cannot be told what it holds holds nothing that has a name
+                    stored.tasks[index] = replace(task, units=read_units(units[task.seq]))
+
+
+def _capacities(connection: sqlite3.Connection) -> dict[str, Capacity]:
+    """How much there is of each resource. A damaged row is no resource: what needs it waits, and is told why."""
+    capacities = {}
+    for name, total, units in connection.execute(SELECT_CAPACITIES):
+        names = None
+        if units is not None:
+            with suppress(InvalidRequest):
+                names = tuple(read_units(f'{{"units":{units}}}')["units"])  # type: ignore[index]
+        if isinstance(name, str) and type(total) is int and total >= 0 and (names is None or len(names) == total):
+            capacities[name] = Capacity(total, names)
+    return capacities
 
 
 def _open_attempt(connection: sqlite3.Connection, seq: int) -> int | None:
@@ -95,11 +132,13 @@ class _RowReader:
     def __init__(self) -> None:
         self._retries: dict[tuple[Any, ...], RetryPolicy] = {}
         self._recurrences: dict[tuple[Any, ...], Recurrence | None] = {(None, None, None): None}
+        self._demands: dict[tuple[Any, ...], Demand] = {(None, None): ()}
 
     def read(self, row: tuple[Any, ...]) -> StoredTask:
         """The row as a task. Raises _Damage or Refused with what is wrong."""
-        (seq, task_id, priority, max_attempts, base_delay, max_delay, every, times, catch_up, status, attempts,
-         number, runs, run_at, planned_at, held, cancel_requested, error, payload_is_json) = row  # fmt: skip
+        (seq, task_id, priority, max_attempts, base_delay, max_delay, jitter, retry_rules, every, times, catch_up,
+         resources, group, expected, status, attempts, number, base_number, runs, run_at, planned_at, start_before,
+         deadline, wall, held, cancel_requested, error, payload_is_json) = row  # fmt: skip
         if not payload_is_json:
             raise _Damage("its payload is not JSON text")
         known = _OPEN_STATUSES.get(status) if isinstance(status, str) else None
@@ -107,16 +146,23 @@ class _RowReader:
             raise _Damage(f"its status {status!r} is unknown")
         if not isinstance(task_id, str):
             raise _Damage(f"its id is not text but {type(task_id).__name__}")
-        for name, value in (("priority", priority), ("attempts", attempts), ("number", number), ("runs", runs)):
+        for name, value in (
+            ("priority", priority), ("attempts", attempts), ("number", number), ("base_number", base_number),
+            ("runs", runs), ("wall", wall),
+        ):  # fmt: skip
             if type(value) is not int or (value < 0 and name != "priority"):
                 raise _Damage(f"its {name} is not a count: {value!r:.80}")
-        if not _is_time(run_at) or not (planned_at is None or _is_time(planned_at)):
-            raise _Damage(f"its run_at or planned_at is not a time: {run_at!r:.80}, {planned_at!r:.80}")
+        if not _is_time(run_at):
+            raise _Damage(f"its run_at is not a time: {run_at!r:.80}")
+        for name, value in (("planned_at", planned_at), ("start_before", start_before), ("deadline", deadline),
+                            ("expected", expected)):  # fmt: skip
+            if value is not None and not _is_time(value):
+                raise _Damage(f"its {name} is not a number: {value!r:.80}")
         if held not in (0, 1) or cancel_requested not in (0, 1):
             raise _Damage(f"its held or cancel_requested is neither 0 nor 1: {held!r:.80}, {cancel_requested!r:.80}")
         if error is not None and not isinstance(error, str):
             raise _Damage("its error is not text")
-        retry = self._retry(max_attempts, base_delay, max_delay)
+        retry = self._retry(max_attempts, base_delay, max_delay, jitter, retry_rules)
         recurrence = self._recurrence(every, times, catch_up)
         if attempts >= retry.max_attempts:
             raise _Damage(f"it has {attempts} attempts behind it and is still open, of {retry.max_attempts} allowed")
@@ -130,16 +176,27 @@ class _RowReader:
             raise _Damage("it is running without a planned start")
         return StoredTask(
             seq, task_id, priority, retry, recurrence, float(run_at), planned_at, known, attempts, number, runs,
-            bool(held), bool(cancel_requested), error,
+            bool(held), bool(cancel_requested), error, base_number, self._demand(resources, group), start_before,
+            deadline, wall, expected,
         )  # fmt: skip
 
     def _retry(self, *values: Any) -> RetryPolicy:
         retry = self._retries.get(values)
         if retry is None:
-            if type(values[0]) is not int or any(type(value) not in (float, int) for value in values[1:]):
-                raise _Damage(f"its retry policy is not made of numbers: {values!r:.120}")
-            retry = self._retries[values] = RetryPolicy(*values)
+            *numbers, jitter, rules = values
+            max_attempts, base_delay, max_delay = numbers
+            if type(numbers[0]) is not int or any(type(value) not in (float, int) for value in numbers[1:]):
+                raise _Damage(f"its retry policy is not made of numbers: {numbers!r:.120}")
+            if jitter not in set(Jitter):
+                raise _Damage(f"its jitter is unknown: {jitter!r:.80}")
+            retry = RetryPolicy(max_attempts, base_delay, max_delay, Jitter(jitter), **read_retry_rules(rules))
+            self._retries[values] = retry
         return retry
+
+    def _demand(self, *values: Any) -> Demand:
+        if values not in self._demands:
+            self._demands[values] = read_demand(*values)
+        return self._demands[values]
 
     def _recurrence(self, *values: Any) -> Recurrence | None:
         if values in self._recurrences:

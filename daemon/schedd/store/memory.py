@@ -10,7 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from schedd.core.events import Output
-from schedd.core.model import KnownTask, OpenTask, Recurrence, RetryPolicy, Status, Stored, StoredEdge, StoredTask, When
+from schedd.core.model import (
+    Capacity,
+    Demand,
+    KnownTask,
+    OpenTask,
+    Recurrence,
+    RetryPolicy,
+    Status,
+    Stored,
+    StoredEdge,
+    StoredTask,
+    When,
+)
 from schedd.store.base import NewBatchRow, StatementFailed, StoredAnswer
 
 
@@ -35,6 +47,14 @@ class MemoryRow:
     error: str | None
     created_at: float
     settled_at: float | None
+    base_number: int
+    demand: Demand
+    start_before: float | None
+    deadline: float | None
+    wall: int
+    expected: float | None
+    units: dict[str, list[str]] | None
+    allow_failure: bool
 
 
 class MemoryStore:
@@ -48,6 +68,8 @@ class MemoryStore:
         self._batches: dict[str, int] = {}  # full name -> seq of the batch
         self._members: dict[int, list[int]] = {}
         self._counters: dict[str, int] = {}
+        self._slots: dict[tuple[int, float | None], bool] = {}  # (schedule, fire time)
+        self._capacities: dict[str, Capacity | None] = {}
         self._answers: dict[str, StoredAnswer] = {}
         self._numbers = {"batch": 0, "task": 0, "paused": 0}
         self._undo: list[Callable[[], object]] = []
@@ -89,12 +111,17 @@ class MemoryStore:
             self._undo.append(lambda: table.pop(key, None))
         table[key] = value
 
+    def _drop(self, table: dict[Any, Any], key: Any) -> None:
+        if key in table:
+            value = table.pop(key)
+            self._undo.append(lambda: table.__setitem__(key, value))
+
     # --- writes -------------------------------------------------------------------------------------------------
 
     def write(self, out: Output) -> None:
         for added in out.added:
             seq = added.task.seq
-            row = _row(added.task, added.batch_seq, added.created_at)
+            row = _row(added.task, added.batch_seq, added.created_at, added.new.expected, added.new.allow_failure)
             if row.id in self._ids:
                 raise StatementFailed(f"there is a task with the id {row.id!r} already")
             self._set(self._tasks, seq, row)
@@ -106,15 +133,26 @@ class MemoryStore:
             self._undo.append(members.pop)
         for task in out.changed.values():
             old = self._tasks[task.seq]
-            self._set(self._tasks, task.seq, _row(task, old.batch_seq, old.created_at))
+            row = _row(task, old.batch_seq, old.created_at, old.expected, old.allow_failure)
+            self._set(self._tasks, task.seq, row)
             if task.status.is_terminal and task.seq in self._payloads:
                 self._set(self._payloads, task.seq, None)  # a closure may hold much, and is not called again
         for edge in out.edges:
             self._set(self._edges.setdefault(edge.task_seq, {}), edge.on_seq, edge.when)
+        for task_seq, on_seq in out.removed_edges:
+            self._drop(self._edges.setdefault(task_seq, {}), on_seq)
         if out.paused is not None:
             self._set(self._numbers, "paused", int(out.paused))
+        for name, capacity in out.capacities.items():
+            self._set(self._capacities, name, capacity)
 
-    def add_batch(self, base_name: str | None, created_at: float) -> NewBatchRow:
+    def add_batch(
+        self, base_name: str | None, created_at: float, schedule_seq: int | None = None, slot: float | None = None
+    ) -> NewBatchRow:
+        if schedule_seq is not None:
+            if (schedule_seq, slot) in self._slots:
+                raise StatementFailed(f"the schedule {schedule_seq} has fired for {slot} already")
+            self._set(self._slots, (schedule_seq, slot), True)
         seq = self._numbers["batch"] + 1
         self._set(self._numbers, "batch", seq)
         name = None
@@ -156,7 +194,8 @@ class MemoryStore:
             for row in rows
             for before, when in self._edges.get(row.seq, {}).items()
         ]
-        return Stored([_stored(row) for row in rows], edges, [], bool(self._numbers["paused"]))
+        capacities = {name: capacity for name, capacity in self._capacities.items() if capacity is not None}
+        return Stored([_stored(row) for row in rows], edges, [], bool(self._numbers["paused"]), capacities)
 
     def rows(self) -> list[MemoryRow]:
         """Every task as of the last commit. May be called from any thread, within a transaction from none."""
@@ -168,7 +207,7 @@ class MemoryStore:
         return KnownTask(seq, row.id, row.status)
 
 
-def _row(task: OpenTask, batch_seq: int, created_at: float) -> MemoryRow:
+def _row(task: OpenTask, batch_seq: int, created_at: float, expected: float | None, allow_failure: bool) -> MemoryRow:
     return MemoryRow(
         seq=task.seq,
         id=task.id,
@@ -187,6 +226,14 @@ def _row(task: OpenTask, batch_seq: int, created_at: float) -> MemoryRow:
         error=task.error,
         created_at=created_at,
         settled_at=task.settled_at,
+        base_number=task.base_number,
+        demand=task.demand,
+        start_before=task.start_before,
+        deadline=task.deadline,
+        wall=task.wall,
+        expected=expected,
+        units=task.units,
+        allow_failure=allow_failure,
     )
 
 
@@ -206,4 +253,11 @@ def _stored(row: MemoryRow) -> StoredTask:
         held=row.held,
         cancel_requested=row.cancel_requested,
         error=row.error,
+        base_number=row.base_number,
+        demand=row.demand,
+        start_before=row.start_before,
+        deadline=row.deadline,
+        wall=row.wall,
+        expected=row.expected,
+        units=row.units,
     )

@@ -100,6 +100,7 @@ class Reads:
         for row in rows:
             del row["task_seq"], row["pid_started"]
             row["result"] = None if row["result"] is None else _loads(row["result"])
+            row["units"] = None if row["units"] is None else _loads(row["units"])
         return rows
 
     def dependencies(self, seq: int, limit: int = 1_000) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -13,18 +13,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from schedd.core.events import Logged, Output
-from schedd.core.model import KnownTask, OpenTask, Status, Stored, When
+from schedd.core.events import Logged, Output, StartedAttempt
+from schedd.core.model import Capacity, KnownTask, OpenTask, Status, Stored, When
 from schedd.store import loading, statements
 from schedd.store.base import NewBatchRow, StoreBroken, StoredAnswer, StoreUnavailable
 from schedd.store.connect import JOURNAL_LIMIT_BYTES, writing_engine
 from schedd.store.faults import translated
+from schedd.store.policies import retry_rules
 
 _Result = TypeVar("_Result")
 _PUT_BACK = "put it back or restore a backup, and start schedd again: without a file it begins with an empty database"
 _NO_CKPT_ON_CLOSE = 1006  # sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE
 _ABANDONED: list["SqliteStore"] = []
 _PENDING = Status.PENDING.value
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def open_store(path: Path) -> "SqliteStore":
@@ -109,8 +111,10 @@ class SqliteStore:
                 many(
                     statements.INSERT_DEPENDENCY, [(edge.task_seq, edge.on_seq, edge.when.value) for edge in out.edges]
                 )
+            if out.removed_edges:
+                many(statements.REMOVE_DEPENDENCY, out.removed_edges)
             if out.started:
-                many(statements.INSERT_ATTEMPT, out.started)
+                many(statements.INSERT_ATTEMPT, [_started_row(started) for started in out.started])
             if out.spawned:
                 many(statements.SPAWN_ATTEMPT, [(s.pid, s.pid_started, s.seq, s.number) for s in out.spawned])
             if out.ended:
@@ -119,14 +123,26 @@ class SqliteStore:
                 many(statements.INSERT_EVENT, [_event_row(event) for event in out.events])
             if out.paused is not None:
                 self._connection.execute(statements.SET_SETTING, ("paused", "1" if out.paused else "0"))
+            for name, capacity in out.capacities.items():
+                self._set_capacity(name, capacity)
 
-    def add_batch(self, base_name: str | None, created_at: float) -> NewBatchRow:
+    def _set_capacity(self, name: str, capacity: Capacity | None) -> None:
+        if capacity is None:
+            self._connection.execute(statements.REMOVE_RESOURCE, (name,))
+        else:
+            units = None if capacity.units is None else _encode(capacity.units)
+            self._connection.execute(statements.SET_RESOURCE, (name, capacity.total, units))
+
+    def add_batch(
+        self, base_name: str | None, created_at: float, schedule_seq: int | None = None, slot: float | None = None
+    ) -> NewBatchRow:
         with translated(self.path):
             name = None
             if base_name is not None:
                 number = self._connection.execute(statements.NEXT_NUMBER, (base_name,)).fetchone()[0]
                 name = f"{base_name}-{number}"
-            seq = self._connection.execute(statements.INSERT_BATCH, (name, created_at)).lastrowid
+            row = (name, created_at, base_name, schedule_seq, slot)
+            seq = self._connection.execute(statements.INSERT_BATCH, row).lastrowid
             assert seq is not None
             return NewBatchRow(seq, name)
 
@@ -252,9 +268,13 @@ def _state(task: OpenTask) -> tuple[Any, ...]:
         _PENDING if status is Status.READY else status.value,
         task.attempts,
         task.number,
+        task.base_number,
         task.runs,
         task.run_at,
         task.planned_at,
+        task.start_before,
+        task.deadline,
+        task.wall,
         task.held,
         task.cancel_requested,
         task.error,
@@ -283,12 +303,22 @@ def _new_row(added: Any) -> tuple[Any, ...]:
         retry.max_attempts,
         retry.base_delay,
         retry.max_delay,
+        retry.jitter.value,
+        retry_rules(retry),
         new.delay,
         every,
         times,
         catch_up,
+        _encode(dict(new.resources)) if new.resources else None,
+        new.group,
+        new.allow_failure,
+        new.expected,
         added.created_at,
     )
+
+
+def _started_row(started: StartedAttempt) -> tuple[Any, ...]:
+    return (*started[:4], None if started.units is None else _encode(started.units))
 
 
 def _ended_row(ended: Any) -> tuple[Any, ...]:
@@ -307,5 +337,5 @@ def _ended_row(ended: Any) -> tuple[Any, ...]:
 
 
 def _event_row(event: Logged) -> tuple[Any, ...]:
-    detail = None if event.detail is None else json.dumps(event.detail, separators=(",", ":"))
+    detail = None if event.detail is None else _encode(event.detail)
     return (event.at, event.task_seq, event.kind, detail)

@@ -12,9 +12,13 @@ STATE_COLUMNS = (
     "status",
     "attempts",
     "number",
+    "base_number",
     "runs",
     "run_at",
     "planned_at",
+    "start_before",
+    "deadline",
+    "wall",
     "held",
     "cancel_requested",
     "error",
@@ -29,10 +33,16 @@ _FIXED_COLUMNS = (
     "max_attempts",
     "base_delay",
     "max_delay",
+    "jitter",
+    "retry_rules",
     "delay",
     "every",
     "times",
     "catch_up",
+    "resources",
+    "group",
+    "allow_failure",
+    "expected",
     "created_at",
 )
 
@@ -65,7 +75,8 @@ task, attempt = tables.task, tables.attempt
 INSERT_TASK = _insert(task, *STATE_COLUMNS, *_FIXED_COLUMNS)
 UPDATE_TASK = _update(task, STATE_COLUMNS, ("seq",))
 INSERT_DEPENDENCY = _insert(tables.dependency, "task_seq", "on_seq", "when")
-INSERT_ATTEMPT = _insert(attempt, "task_seq", "number", "run", "started_at")
+REMOVE_DEPENDENCY = "DELETE FROM dependency WHERE task_seq = ? AND on_seq = ?"
+INSERT_ATTEMPT = _insert(attempt, "task_seq", "number", "run", "started_at", "units")
 SPAWN_ATTEMPT = _update(attempt, ("pid", "pid_started"), ("task_seq", "number"))
 END_ATTEMPT = _update(
     attempt,
@@ -73,9 +84,14 @@ END_ATTEMPT = _update(
     ("task_seq", "number"),
 )
 INSERT_EVENT = _insert(tables.event, "at", "task_seq", "kind", "detail")
-INSERT_BATCH = _insert(tables.batch, "name", "created_at")
+INSERT_BATCH = _insert(tables.batch, "name", "created_at", "base_name", "schedule_seq", "slot")
 INSERT_REQUEST = _insert(tables.request, "key", "digest", "answer", "at")
 SET_SETTING = _insert(tables.setting, "name", "value") + " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+SET_RESOURCE = (
+    _insert(tables.resource, "name", "capacity", "units")
+    + " ON CONFLICT (name) DO UPDATE SET capacity = excluded.capacity, units = excluded.units"
+)
+REMOVE_RESOURCE = "DELETE FROM resource WHERE name = ?"
 NEXT_NUMBER = (
     "INSERT INTO batch_counter (base_name, last) VALUES (?, 1)"
     " ON CONFLICT (base_name) DO UPDATE SET last = last + 1 RETURNING last"

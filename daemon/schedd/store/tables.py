@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision of the schema: what this program reads and writes. A test holds it against the scripts."""
 
 metadata = MetaData(
@@ -48,7 +48,12 @@ batch = Table(
     Column("seq", Integer, primary_key=True),
     Column("name", Text, nullable=True, comment="the full name, ci-3; NULL for a batch without one"),
     Column("created_at", Float, nullable=False),
+    Column("base_name", Text, nullable=True, comment="the name without its number, ci"),
+    Column("schedule_seq", Integer, nullable=True, comment="what submitted it; it may have been removed since"),
+    Column("slot", Float, nullable=True, comment="the fire time of the schedule that it stands for"),
     UniqueConstraint("name"),
+    Index("ix_batch_base_name_seq", "base_name", "seq"),
+    Index("ix_batch_schedule_seq_slot", "schedule_seq", "slot", unique=True),
     sqlite_autoincrement=True,
 )
 
@@ -69,16 +74,26 @@ task = Table(
     Column("max_attempts", Integer, nullable=False),
     Column("base_delay", Float, nullable=False),
     Column("max_delay", Float, nullable=False),
+    Column("jitter", Text, nullable=False),
+    Column("retry_rules", Text, nullable=True, comment="JSON: which failures are tried again; NULL for all"),
     Column("delay", Float, nullable=False),
     Column("every", Float, nullable=True),
     Column("times", Integer, nullable=True),
     Column("catch_up", Text, nullable=True),
+    Column("resources", Text, nullable=True, comment="JSON: name -> amount held while it runs"),
+    Column("group", Text, nullable=True, comment="whose limit it counts against"),
+    Column("allow_failure", Integer, nullable=False),
+    Column("expected", Float, nullable=True, comment="how long an attempt is expected to take"),
     Column("status", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("number", Integer, nullable=False),
+    Column("base_number", Integer, nullable=False, comment="the number at the last retry by an operator; 0 before"),
     Column("runs", Integer, nullable=False),
     Column("run_at", Float, nullable=False),
     Column("planned_at", Float, nullable=True),
+    Column("start_before", Float, nullable=True),
+    Column("deadline", Float, nullable=True),
+    Column("wall", Integer, nullable=False, comment="which of its times are dates (core.model.Wall)"),
     Column("held", Integer, nullable=False),
     Column("cancel_requested", Integer, nullable=False),
     Column("error", Text, nullable=True),
@@ -122,6 +137,7 @@ attempt = Table(
     Column("cpu_time", Float, nullable=True),
     Column("pid", Integer, nullable=True),
     Column("pid_started", Integer, nullable=True, comment="clock ticks since boot"),
+    Column("units", Text, nullable=True, comment="JSON: resource -> the named units it held"),
     PrimaryKeyConstraint("task_seq", "number"),
     sqlite_with_rowid=False,
 )
@@ -151,4 +167,36 @@ setting = Table(
     metadata,
     Column("name", Text, primary_key=True, nullable=False),
     Column("value", Text, nullable=False),
+)
+
+schedule = Table(
+    "schedule",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("cron", Text, nullable=True, comment="this or `every`"),
+    Column("timezone", Text, nullable=True, comment="of `cron`; NULL for that of the machine"),
+    Column("every", Float, nullable=True),
+    Column("catch_up", Text, nullable=False),
+    Column("overlap", Text, nullable=False),
+    Column("paused", Integer, nullable=False),
+    Column("next_at", Float, nullable=True, comment="the next slot; it only advances. NULL: there is none any more"),
+    Column("queued_at", Float, nullable=True, comment="the slot that waits for the end of the last batch"),
+    Column("last_slot", Float, nullable=True),
+    Column("last_batch", Integer, nullable=True, comment="the seq of the batch that it submitted last"),
+    Column("fired", Integer, nullable=False),
+    Column("missed", Integer, nullable=False, comment="slots that were left out"),
+    Column("error", Text, nullable=True, comment="why the last fire was refused"),
+    Column("created_at", Float, nullable=False),
+    Column("spec", Text, nullable=False, comment="JSON: the batch that is submitted"),
+    UniqueConstraint("name"),
+    sqlite_autoincrement=True,
+)
+
+resource = Table(
+    "resource",
+    metadata,
+    Column("name", Text, primary_key=True, nullable=False, comment="`group/NAME` holds the limit of a group"),
+    Column("capacity", Integer, nullable=False),
+    Column("units", Text, nullable=True, comment="JSON: the names of its units, if they have any"),
 )

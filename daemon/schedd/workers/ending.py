@@ -5,6 +5,7 @@ Exit code and signal are apart: a process that SIGKILL ended has signal 9 and no
 
 import errno
 import os
+import random
 import signal as signals
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ SCHEDD_FAULTS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFIL
 
 class Ending(NamedTuple):
     """`max_rss` is bytes (None where it cannot be told), `cpu_time` seconds of user and system time, `result` JSON
-    text. `counts` is False only for a start that failed through no fault of the task.
+    text. `counts` is False only for a start that failed through no fault of the task. `exceptions` as in AttemptEnded.
     """
 
     outcome: Outcome
@@ -29,6 +30,7 @@ class Ending(NamedTuple):
     max_rss: int | None = None
     cpu_time: float | None = None
     counts: bool = True
+    exceptions: tuple[str, ...] = ()
 
 
 SUCCEEDED = Ending(Outcome.SUCCEEDED)
@@ -81,6 +83,8 @@ def event(ended: Ending, order: StartAttempt, ended_at: float, duration: float) 
         duration=duration,
         task_id=order.id,
         counts=ended.counts,
+        exceptions=ended.exceptions,
+        luck=random.random(),  # noqa: S311 - spreads retries, guards nothing
     )
 
 

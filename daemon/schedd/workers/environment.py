@@ -7,6 +7,8 @@ In this order, later over earlier:
 2. the task's own `env`
 3. SCHEDD_TASK_ID, SCHEDD_ATTEMPT, SCHEDD_RUN, SCHEDD_RUN_KEY (the same for every attempt of one run of the task: a key
    for making repeated work harmless) and SCHEDD_MARKER (by which recovery finds what is left of an attempt)
+4. of each resource whose units have names SCHEDD_RESOURCE_NAME, the units that the attempt holds, separated by commas;
+   for `gpu` CUDA_VISIBLE_DEVICES as well
 
 Nothing else comes through, so no NOTIFY_SOCKET, LISTEN_*, WATCHDOG_* or INVOCATION_ID: a task must not speak to the
 service manager in the daemon's name. Tests: tests/unit/workers/test_environment.py.
@@ -19,6 +21,8 @@ from collections.abc import Mapping
 from schedd.core.events import StartAttempt
 from schedd.workers.identity import MARKER_VARIABLE, Marker
 
+RESOURCE_PREFIX = "SCHEDD_RESOURCE_"
+GPU = "gpu"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -50,9 +54,18 @@ def for_attempt(
         "SCHEDD_RUN": str(order.run),
         "SCHEDD_RUN_KEY": f"{marker.identity if marker else 'memory'}-{order.seq}-{order.run}",
     }
+    for name, units in (order.units or {}).items():
+        environment[f"{RESOURCE_PREFIX}{_as_variable(name)}"] = ",".join(units)
+        if name == GPU:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(units)
     if marker is not None:
         environment[MARKER_VARIABLE] = marker.value(order.seq, order.number)
     return environment
+
+
+def _as_variable(name: str) -> str:
+    """The name of a resource as part of the name of a variable: `tape-drive` is TAPE_DRIVE."""
+    return "".join(char if char.isalnum() else "_" for char in name).upper()
 
 
 def _account() -> tuple[str, str]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from schedd.core.events import AttemptEnded, AttemptSpawned, StartAttempt, StopAttempt
-from schedd.core.model import Outcome
+from schedd.core.model import Outcome, StopReason
 from schedd.workers import call, command, ending, environment, logfiles, signals, text
 from schedd.workers.attempt import Attempt
 from schedd.workers.cgroups import Cgroups
@@ -34,6 +34,12 @@ from schedd.workers.terminator import Terminator
 from schedd.workers.work import BadPayload, Work, decode
 
 CLOSE_PATIENCE_S = 5.0
+
+OUTCOME_OF = {
+    StopReason.CANCELLED: Outcome.CANCELLED,
+    StopReason.INTERRUPTED: Outcome.INTERRUPTED,
+    StopReason.DEADLINE: Outcome.TIMED_OUT,
+}
 
 
 class Running(NamedTuple):
@@ -97,7 +103,7 @@ class Pool:
         """Ask a running attempt to end; one that has ended already is no news."""
         attempt = self._attempts.get((order.seq, order.number))
         if attempt is not None:
-            self._terminator.stop(attempt, Outcome(order.reason.value))
+            self._terminator.stop(attempt, OUTCOME_OF[order.reason])
 
     def take_spawned(self) -> list[AttemptSpawned]:
         """The processes that came to be since the last call."""

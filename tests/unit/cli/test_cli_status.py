@@ -97,12 +97,12 @@ def test_a_task_is_shown_with_all_that_is_known(detail: Make) -> None:
             {
                 "number": 1, "run": 1, "outcome": "timed_out", "started_at": NOW - 80, "ended_at": NOW - 20,
                 "exit_code": None, "signal": 9, "error": "timed out after 1m", "result": None, "max_rss": 2_097_152,
-                "cpu_time": 0.5, "pid": 11,
+                "cpu_time": 0.5, "pid": 11, "units": None,
             },
             {
                 "number": 2, "run": 1, "outcome": "failed", "started_at": NOW - 5, "ended_at": NOW - 2,
                 "exit_code": 2, "signal": None, "error": "exit code 2", "result": None, "max_rss": None,
-                "cpu_time": None, "pid": 12,
+                "cpu_time": None, "pid": 12, "units": None,
             },
         ],
     )  # fmt: skip
@@ -137,7 +137,7 @@ def test_a_waiting_task_says_when_and_why(detail: Make) -> None:
     """Its earliest start, its marks, its runs; an attempt that runs has a pid and no end."""
     running = {
         "number": 1, "run": 2, "outcome": None, "started_at": NOW - 3, "ended_at": None, "exit_code": None,
-        "signal": None, "error": None, "result": None, "max_rss": None, "cpu_time": None, "pid": 11,
+        "signal": None, "error": None, "result": None, "max_rss": None, "cpu_time": None, "pid": 11, "units": None,
     }  # fmt: skip
     waiting = detail(held=True, run_at=NOW + 90, every=60.0, times=5, runs=1, history=[running])
     lines = [*status.detail(waiting, NOW, Screen())]

@@ -16,7 +16,7 @@ from schedd.core.events import (
     StartedAttempt,
     StopAttempt,
 )
-from schedd.core.model import NewTask, OpenTask, Outcome, RetryPolicy, Status, StopReason, When
+from schedd.core.model import Capacity, NewTask, OpenTask, Outcome, RetryPolicy, Status, StopReason, When
 from support.core_driver import Driver, new
 
 TASK = OpenTask(1, "a", 0, RetryPolicy(), None, 0.0)
@@ -30,6 +30,8 @@ FILLS: dict[str, Callable[[Output], object]] = {
     "ended": lambda out: out.ended.append(AttemptEnded(1, 1, Outcome.SUCCEEDED, 0.0)),
     "events": lambda out: out.events.append(Logged(0.0, 1, "a", "started", None)),
     "paused": lambda out: setattr(out, "paused", False),
+    "removed_edges": lambda out: out.removed_edges.append((2, 1)),
+    "capacities": lambda out: out.capacities.update({"gpu": Capacity(2)}),
 }
 
 

@@ -43,7 +43,8 @@ def put(**fields: object) -> Corruption:
 
 def overfill(machine: Machine, tasks: dict[str, OpenTask]) -> None:
     """Stale entries that were never pruned."""
-    machine.ready._entries += machine.ready._entries[:1] * 100
+    (heap,) = machine.ready._heaps.values()
+    heap._entries += heap._entries[:1] * 100
 
 
 def ghost(machine: Machine, tasks: dict[str, OpenTask]) -> None:

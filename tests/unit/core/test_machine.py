@@ -9,7 +9,8 @@ import pytest
 from schedd.core.errors import IllegalTransition
 from schedd.core.events import Output, StartAttempt, WorkersChanged
 from schedd.core.machine import LEGAL, Machine
-from schedd.core.model import DamagedTask, OpenTask, Outcome, RetryPolicy, Status, Stored
+from schedd.core.model import DamagedTask, Moment, OpenTask, Outcome, RetryPolicy, Status, Stored
+from schedd.core.rebuilding import rebuild
 from support.core_driver import START, Driver, new, snapshot
 
 PENDING, READY, RUNNING = Status.PENDING, Status.READY, Status.RUNNING
@@ -63,7 +64,7 @@ def running_and_cancelled(driver: Driver) -> None:
 
 
 def set_aside(driver: Driver) -> None:
-    driver.machine.rebuild(Stored(damaged=[DamagedTask(1, "x", "no priority")]), driver.now, Output())
+    rebuild(driver.machine, Stored(damaged=[DamagedTask(1, "x", "no priority")]), driver.now, Output())
 
 
 WAYS: dict[tuple[Status, Status], Way] = {
@@ -76,6 +77,7 @@ WAYS: dict[tuple[Status, Status], Way] = {
     (READY, RUNNING): Way(0, submit(), lambda driver: driver.step(WorkersChanged(1))),
     (READY, PENDING): Way(0, submit(), lambda driver: driver.hold("x")),
     (READY, CANCELLED): Way(0, submit(), lambda driver: driver.cancel("x")),
+    (READY, FAILED): Way(0, submit(deadline=Moment(5)), lambda driver: driver.advance(5)),
     (READY, SKIPPED): Way(1, failed_and_ready, lambda driver: driver.depend("gone", "x")),
     (RUNNING, SUCCEEDED): Way(1, submit(), lambda driver: driver.end("x")),
     (RUNNING, FAILED): Way(1, submit(), lambda driver: driver.end("x", Outcome.FAILED)),
@@ -123,14 +125,13 @@ class TestMoves:
             machine._move(task, after)
         assert snapshot(machine) == picture
 
-    @pytest.mark.parametrize("end", [SUCCEEDED, FAILED])
-    def test_an_illegal_end_raises_and_changes_nothing(self, drive, end: Status):
+    def test_an_illegal_end_raises_and_changes_nothing(self, drive):
         """A ready task that cannot end so stays in its queue."""
         driver = drive(0)
         driver.submit(new("x"), new("child", "x"))
         picture, out = snapshot(driver.machine), Output()
         with pytest.raises(IllegalTransition):
-            driver.machine._settle(driver.tasks["x"], end, None, driver.now, out)
+            driver.machine.settle(driver.tasks["x"], SUCCEEDED, None, driver.now, out)
         assert snapshot(driver.machine) == picture
         assert not out.has_rows()
 
@@ -196,7 +197,7 @@ class TestStarts:
         out = driver.submit(new("a"))
         task = driver.tasks["a"]
         assert out.changed == {1: task}
-        assert out.started == [(1, 1, 1, START)]
+        assert out.started == [(1, 1, 1, START, None)]
         assert out.effects == [StartAttempt(1, "a", 1, 1)]
         assert (task.status, task.number, task.attempts, task.planned_at) == (RUNNING, 1, 0, START)
         assert driver.kinds("a") == ["started"]

@@ -18,6 +18,7 @@ from schedd.core.model import (
     StoredEdge,
     When,
 )
+from schedd.core.rebuilding import rebuild
 from support.core_driver import START, row_of
 
 CHAIN = 100_000
@@ -82,6 +83,6 @@ class TestDepth:
         edges.append(StoredEdge(1, CHAIN + 1, When.FINISHED, None))
         machine, out = Machine(0), Output()
         with shallow_stack():
-            machine.rebuild(Stored(rows, edges), START, out)
+            rebuild(machine, Stored(rows, edges), START, out)
         assert not machine.open
         assert len(out.changed) == CHAIN

@@ -19,6 +19,7 @@ from schedd.core.model import (
     StoredTask,
     When,
 )
+from schedd.core.rebuilding import rebuild
 from support.core_driver import START, Driver, new, picture
 
 ENDS = sorted(TERMINAL)
@@ -42,7 +43,7 @@ class Rebuilt:
     def __init__(self, stored: Stored, workers: int = 0) -> None:
         self.machine = Machine(workers)
         self.out = Output()
-        self.machine.rebuild(stored, START, self.out)
+        rebuild(self.machine, stored, START, self.out)
         invariants.check(self.machine, START)
 
     @property
@@ -142,14 +143,14 @@ class TestRoundTrip:
         driver = drive(0)
         driver.submit(new("a"))
         with pytest.raises(AssertionError, match="empty machine"):
-            driver.machine.rebuild(Stored(), START, Output())
+            rebuild(driver.machine, Stored(), START, Output())
 
     def test_what_came_due_meanwhile_is_ready(self, drive):
         """A task whose time passed while no daemon ran does not wait any longer."""
         driver = drive(0)
         driver.submit(new("a", delay=5))
         rebuilt = Machine(0)
-        rebuilt.rebuild(driver.stored(), START + 60, Output())
+        rebuild(rebuilt, driver.stored(), START + 60, Output())
         assert [task.id for task in rebuilt.ready] == ["a"]
 
 

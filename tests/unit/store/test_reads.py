@@ -147,6 +147,7 @@ def test_attempts_are_told_from_the_first_on(reads: Reads):
     assert attempt == {
         "number": 1, "run": 1, "outcome": "succeeded", "started_at": 100.0, "ended_at": 101.0, "exit_code": 0,
         "signal": None, "error": None, "result": {"answer": 42}, "max_rss": None, "cpu_time": None, "pid": None,
+        "units": None,
     }  # fmt: skip
     assert [attempt["outcome"] for attempt in reads.attempts(4)] == [None]
     assert reads.attempts(99) == []

@@ -160,10 +160,8 @@ def test_damaged_pages_are_broken(sqlite_store: SqliteStore):
         for page in range(2, path.stat().st_size // 4096):
             file.seek(page * 4096)
             file.write(b"\xff" * 4096)
-    store = open_store(path)
     with pytest.raises(StoreBroken, match="damaged"):
-        store.load()
-    store.close()
+        open_store(path).load()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -10,6 +10,7 @@ from schedd.core.events import Output
 from schedd.core.graph import children_of
 from schedd.core.machine import Machine
 from schedd.core.model import CatchUp, Dependency, NewTask, Outcome, Recurrence, RetryPolicy, Status, When
+from schedd.core.rebuilding import rebuild
 from schedd.engine.inbox import Call
 from schedd.engine.loop import Engine
 from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch
@@ -95,7 +96,7 @@ def test_a_rebuilt_machine_equals_the_live_one(life: Life):
     machine = life.engine._machine
     assert machine is not None
     rebuilt = Machine(2)
-    rebuilt.rebuild(life.store.load(), life.clock.now(), Output())
+    rebuild(rebuilt, life.store.load(), life.clock.now(), Output())
     assert picture(rebuilt) == picture(machine)
     assert set(rebuilt.running) == set(machine.running) == {6}
 

@@ -10,6 +10,7 @@ import pytest
 from workers_bench import Bench, until
 
 from schedd.core.model import Outcome, StopReason
+from schedd.workers.pool import OUTCOME_OF
 from schedd.workers.work import THREAD, Work
 
 
@@ -110,7 +111,7 @@ def test_flag(bench: Bench, reason: StopReason) -> None:
     assert entered.wait(20)
     bench.stop(seq, reason)
     ended = bench.end()
-    assert (ended.outcome, ended.result) == (Outcome(reason.value), None)
+    assert (ended.outcome, ended.result) == (OUTCOME_OF[reason], None)
 
 
 def test_timeout_sets_the_flag(bench: Bench) -> None:
