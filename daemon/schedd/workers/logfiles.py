@@ -9,6 +9,12 @@ Tests: tests/unit/workers/test_logfiles.py.
 
 import os
 from pathlib import Path
+from typing import Final
+
+HAVE_LOGS: Final = ("succeeded", "failed", "timed_out")
+"""Outcomes of attempts that had a process, whose log was opened before it; the others may have ended before that. (A
+function in a thread of the daemon has a log only if it had something to say.)
+"""
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
