@@ -24,7 +24,7 @@ _ASIDE = "the next start of schedd sets it aside as failed and skips what depend
 KINDS: Final[dict[str, tuple[str, str]]] = {  # kind -> severity, what to do
     "damaged": (ERROR, _RESTORE),
     "empty": (ERROR, "a schedd that starts on it begins with nothing: restore a backup if there should be tasks"),
-    "broken_constraint": (ERROR, _REPORT),
+    "missing_value": (ERROR, _REPORT),
     "dangling": (ERROR, _REPORT),
     "damaged_task": (ERROR, _ASIDE),
     "bad_status": (ERROR, _REPORT),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from schedd.store.atrest import read_without_trace
-from schedd.store.findings import Report
 from schedd.store.faults import translated
+from schedd.store.findings import Report
 from schedd.workers.logfiles import HAVE_LOGS, log_path
 
 PAGE: Final = 1_000
