@@ -8,8 +8,8 @@ from pathlib import Path
 
 from schedd.answers import CheckAnswer
 from schedd.runtime import DATABASE, LOG_DIR
-from schedd.store.base import StoreBroken, StoreUnavailable
-from schedd.store.check import ERROR, Report, check_database, told
+from schedd.store.check import check_database
+from schedd.store.findings import ERROR, NOTE, Report
 from schedd.workers.logcheck import check_logs
 
 
@@ -34,25 +34,22 @@ def check_state_dir(state_dir: Path) -> CheckAnswer:
     """What is found. Raises NotAStateDir, PermissionError, or StoreUnavailable or StoreBroken if it cannot be read."""
     database = database_of(state_dir)
     report = check_database(database)
-    if report.unjudged is None and "damaged" not in report.kinds and "empty" not in report.kinds:
-        try:
-            check_logs(database, state_dir / LOG_DIR, report)
-        except (StoreBroken, StoreUnavailable) as error:
-            report.add("unreadable", None, str(error))
+    if report.unjudged is None and not report.kinds.keys() & {"damaged", "empty"}:
+        check_logs(database, state_dir / LOG_DIR, report)
     return _answer(state_dir, report)
 
 
 def _answer(state_dir: Path, report: Report) -> CheckAnswer:
-    kinds = told(report.kinds.values())
+    errors = report.count(ERROR)
     return {
         "state_dir": str(state_dir),
         "database": str(report.database),
         "revision": report.revision,
         "tasks": report.tasks,
         "attempts": report.attempts,
-        "sound": not report.errors and report.unjudged is None,
-        "errors": report.errors,
-        "notes": sum(found.count for found in kinds if found.severity != ERROR),
+        "sound": not errors and report.unjudged is None,
+        "errors": errors,
+        "notes": report.count(NOTE),
         "unjudged": report.unjudged,
         "findings": [
             {
@@ -62,6 +59,6 @@ def _answer(state_dir: Path, report: Report) -> CheckAnswer:
                 "count": found.count,
                 "shown": [{"task": task, "message": message} for task, message in found.shown],
             }
-            for found in kinds
+            for found in report.told()
         ],
     }

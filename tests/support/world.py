@@ -21,6 +21,7 @@ from schedd.engine.inbox import Call, Message, Request
 from schedd.engine.loop import Engine, Unavailable
 from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch
 from schedd.store.base import StoreUnavailable
+from schedd.store.check import check_database
 from schedd.store.sqlite import open_store
 from support.fakes import FailingStore, FakeClock, FakeExecutor
 from support.ledger import Ledger, Snapshot
@@ -87,6 +88,7 @@ class World:
                 self._store.rollback()
         else:
             raise AssertionError("no start succeeds any more")
+        self.judge_database()
         if self.clock_is_set:  # a daemon does not know what was done to the clock before its start
             self.not_before.clear()
             self.planned.clear()
@@ -333,6 +335,12 @@ class World:
         if isinstance(request, PauseStarting) and self.asked[""] is call:
             self.ledger.paused = answer["paused"]
 
+    def judge_database(self) -> None:
+        """What `schedctl check` would say of it: nothing."""
+        report = check_database(self.path)
+        assert report.unjudged is None
+        assert not report.kinds, [found.shown for found in report.told()]
+
     # --- random work --------------------------------------------------------------------------------------------
 
     def a_when(self) -> When:
@@ -453,3 +461,4 @@ class World:
         assert machine is not None
         assert not machine.open, "ended tasks stayed in memory"
         assert not self.unanswered, "a call was never answered"
+        self.judge_database()

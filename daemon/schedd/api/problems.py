@@ -30,6 +30,7 @@ STATUS_OF = {
     "unknown_task": 404,
     "unknown_batch": 404,
     "unknown_attempt": 404,
+    "log_missing": 404,
     "not_found": 404,
     "method_not_allowed": 405,
     "timed_out": 408,

@@ -1,10 +1,11 @@
 """The output of an attempt, streamed from its file. Tests: tests/api/test_log_routes.py."""
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
@@ -18,6 +19,7 @@ from schedd.api.routes_tasks import unknown_task
 from schedd.core import limits
 from schedd.core.machine import Machine
 from schedd.engine.loop import Unavailable
+from schedd.workers.logfiles import HAVE_LOGS
 
 CHUNK_BYTES = 65_536
 POLL_S = 0.2
@@ -45,12 +47,11 @@ def routes(backend: Backend) -> APIRouter:
         "/v1/log",
         summary="The output of an attempt",
         response_class=StreamingResponse,
-        **documented(MEDIA_TYPE, query=LogQuery, codes=["unknown_task", "unknown_attempt"]),
+        **documented(MEDIA_TYPE, query=LogQuery, codes=["unknown_task", "unknown_attempt", "log_missing"]),
     )
     async def log(request: Request) -> Response:
         query = read_query(LogQuery, request)
-        seq, number = await _find(backend, query)
-        path = backend.log_path(seq, number)
+        seq, number, path = await _find(backend, query)
         chunks = _Log(backend, path, query.offset)
         return StreamingResponse(
             chunks.follow(seq, number) if query.follow == "1" else chunks.rest(),
@@ -61,8 +62,8 @@ def routes(backend: Backend) -> APIRouter:
     return router
 
 
-async def _find(backend: Backend, query: LogQuery) -> tuple[int, int]:
-    """The seq of the task and the number of the attempt. Raises ApiError."""
+async def _find(backend: Backend, query: LogQuery) -> tuple[int, int, Path]:
+    """The seq of the task, the number of the attempt and where its log is. Raises ApiError."""
     row = await backend.read(lambda: backend.reads.task(query.id))
     if row is None:
         raise unknown_task(query.id)
@@ -72,7 +73,28 @@ async def _find(backend: Backend, query: LogQuery) -> tuple[int, int]:
         raise ApiError("unknown_attempt", f"{query.id} has not been started yet, so it has no output")
     if number > last:
         raise ApiError("unknown_attempt", f"{query.id} has no attempt {number}; its last one is {last}")
-    return row["seq"], number
+    path = backend.log_path(row["seq"], number)
+    if not _in_thread(row) and await backend.read(lambda: _is_missing(backend, row["seq"], number, path)):
+        raise ApiError(
+            "log_missing",
+            f"the log of attempt {number} of {query.id} is not there any more ({path}): it was removed, or the "
+            "database was restored from a backup, which holds no logs",
+        )
+    return row["seq"], number, path
+
+
+def _in_thread(row: Mapping[str, Any]) -> bool:
+    """Whether a task is a function in a thread of the daemon, which has a log only if it had something to say."""
+    try:
+        work = json.loads(row["payload"])
+    except ValueError:
+        return False
+    return isinstance(work, dict) and work.get("isolation") == "thread"
+
+
+def _is_missing(backend: Backend, seq: int, number: int, path: Path) -> bool:
+    """The outcome first: what has ended had its file before."""
+    return backend.reads.outcome(seq, number) in HAVE_LOGS and not os.path.lexists(path)
 
 
 class _Log:

@@ -17,10 +17,11 @@ def backup(
     *,
     state_dir: StateDir = None,
 ) -> int:
-    """Copy the database to a file, while schedd runs or not; prints its path.
+    """Copy the database to a file.
 
-    The copy is consistent, checked and durable before it has its name. It is made by schedctl itself, which must be
-    allowed to read the database. Logs of tasks are not in it. Exit code 2: not made, 3: the database cannot be read.
+    While schedd runs or not; it prints the path of the copy, which is consistent, checked and durable before
+    it has its name. It is made by schedctl itself, which must be allowed to read the database. Logs of tasks are not
+    in it. Exit code 2: not made, 3: the database cannot be read.
 
     \b
     Example:

@@ -47,7 +47,8 @@ def copy_database(source: Path, target: Path) -> None:
         raise BackupRefused(f"cannot write {target}: {error.strerror}") from error
     finally:
         if partial is not None:
-            partial.unlink(missing_ok=True)
+            for suffix in ("", "-journal", "-wal", "-shm"):
+                Path(f"{partial}{suffix}").unlink(missing_ok=True)
 
 
 def _exists(target: Path) -> BackupRefused:
@@ -59,13 +60,13 @@ def _write_copy(source: Path, partial: Path, target: Path) -> None:
         try:
             # all at once: in steps it would begin again after each commit of the daemon
             read_without_trace(source, lambda reading: reading.backup(writing))
+            writing.execute("PRAGMA journal_mode = DELETE")  # one file, without a -wal beside it
+            found = writing.execute("PRAGMA quick_check(1)").fetchone()[0]
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", None)
             if code is not None and code & 0xFF == sqlite3.SQLITE_FULL:  # we only read the source
                 raise BackupRefused(f"cannot write {target}: the disk is full") from error
             raise
-        writing.execute("PRAGMA journal_mode = DELETE")  # one file, without a -wal beside it
-        found = writing.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise StoreBroken(
             f"the database {source} is damaged, and so would be its copy, which was not kept: {found}. "

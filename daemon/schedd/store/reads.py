@@ -92,6 +92,13 @@ class Reads:
         newest = text(_LAST_FAILED).bindparams(limit=limit).columns(_task.c.seq).scalar_subquery()
         return self._tasks(_select_tasks().where(_task.c.seq.in_(newest)).order_by(_task.c.settled_at.desc()))
 
+    def outcome(self, seq: int, number: int) -> str | None:
+        """How an attempt has ended; None if it has not, or if there is none such."""
+        query = select(_attempt.c.outcome).where(_attempt.c.task_seq == seq, _attempt.c.number == number)
+        with self._reading() as connection:
+            outcome: str | None = connection.execute(query).scalar()
+        return outcome
+
     def attempts(self, seq: int) -> list[dict[str, Any]]:
         """Every attempt of a task, oldest first."""
         query = select(_attempt).where(_attempt.c.task_seq == seq).order_by(_attempt.c.number)

@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Final
 
 from schedd.store.atrest import read_without_trace
-from schedd.store.check import Report
 from schedd.store.faults import translated
-from schedd.workers.logfiles import log_path
+from schedd.store.findings import Report
+from schedd.workers.logfiles import HAVE_LOGS, log_path
 
 PAGE: Final = 1_000
 _HAS_ATTEMPT = "SELECT 1 FROM attempt WHERE task_seq = ? AND number = ?"
-# These had a process, whose log was opened before it. The others may have ended before they came to that.
-_WITH_LOG = """
+_WITH_LOG = f"""
 SELECT task_seq, number FROM attempt
-WHERE (task_seq, number) > (?, ?) AND outcome IN ('succeeded', 'failed', 'timed_out')
+WHERE (task_seq, number) > (?, ?) AND outcome IN {HAVE_LOGS}
 ORDER BY task_seq, number LIMIT ?
-"""
+"""  # noqa: S608 - a constant of ours
 _OF_TASK = "SELECT id, json_valid(payload) AND json_extract(payload, '$.isolation') = 'thread' FROM task WHERE seq = ?"
 
 

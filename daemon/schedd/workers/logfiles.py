@@ -9,8 +9,14 @@ Tests: tests/unit/workers/test_logfiles.py.
 
 import os
 from pathlib import Path
+from typing import Final
 
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+HAVE_LOGS: Final = ("succeeded", "failed", "timed_out")
+"""Outcomes of attempts that had a process, whose log was opened before it; the others may have ended before that. (A
+function in a thread of the daemon has a log only if it had something to say.)
+"""
+
+_ADD = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def log_path(log_dir: Path, seq: int, number: int) -> Path:
@@ -21,10 +27,15 @@ def log_path(log_dir: Path, seq: int, number: int) -> Path:
     return shelf / str(seq) / str(number // 1_000) / f"{number}.log"
 
 
-def open_log(path: Path) -> int:
-    """A descriptor that appends to the file, which is made with its directories if need be. Raises OSError."""
+def open_log(path: Path, *, anew: bool = False) -> int:
+    """A descriptor that appends to the file, which is made with its directories if need be. Raises OSError.
+
+    `anew` is for the start of an attempt: what the file holds is then of another attempt, which had the same numbers
+    before a backup was restored.
+    """
+    flags = _ADD | os.O_TRUNC if anew else _ADD
     try:
-        return os.open(path, _FLAGS, 0o640)
+        return os.open(path, flags, 0o640)
     except FileNotFoundError:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        return os.open(path, _FLAGS, 0o640)
+        return os.open(path, flags, 0o640)

@@ -206,7 +206,7 @@ class Pool:
     def _run_process(self, attempt: Attempt, work: Work) -> Ending:
         order = attempt.order
         try:
-            log = self._open_log(order)
+            log = self._open_log(order, anew=True)
         except OSError as error:
             return ending.schedd_failed(f"cannot open the log file {error.filename!r}: {error.strerror}")
         cgroup = self._cgroups.take() if self._cgroups is not None else None
@@ -256,10 +256,10 @@ class Pool:
 
     # --- logs ---------------------------------------------------------------------------------------------------
 
-    def _open_log(self, order: StartAttempt) -> int:
+    def _open_log(self, order: StartAttempt, *, anew: bool = False) -> int:
         if self._log_dir is None:
             return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        return logfiles.open_log(logfiles.log_path(self._log_dir, order.seq, order.number))
+        return logfiles.open_log(logfiles.log_path(self._log_dir, order.seq, order.number), anew=anew)
 
     def _write_log(self, order: StartAttempt, output: str) -> None:
         """Add to an attempt's log. A log is worth having, not worth failing for."""

@@ -44,9 +44,11 @@ def kill_leftovers(identity: str, hints: Iterable[tuple[int, int]], deadline_s: 
     """Kill every process of an attempt of this identity. Takes `deadline_s` seconds at most.
 
     `hints` are (pid, pid_started) of this boot. Processes whose environment may not be read are left alone unless
-    they belong to one that was found.
+    they belong to one that was found. A hint at a process with the marker of another identity is none: it came with a
+    database that was restored here while the tasks of the original run on.
     """
-    return hunt([f"{identity}:"], hints, deadline_s)
+    own = [(pid, started) for pid, started in hints if not _is_anothers(pid, identity)]
+    return hunt([f"{identity}:"], own, deadline_s)
 
 
 def hunt(markers: Iterable[str], hints: Iterable[tuple[int, int]], deadline_s: float) -> Leftovers:
@@ -138,6 +140,12 @@ def _has_marker(pid: int, sought: Collection[bytes]) -> bool:
         return False
     environ = b"\0" + _environ(pid)
     return any(marker in environ for marker in sought)
+
+
+def _is_anothers(pid: int, identity: str) -> bool:
+    """Whether a process says that it belongs to another state directory."""
+    environ = b"\0" + _environ(pid)
+    return f"\0{MARKER_VARIABLE}=".encode() in environ and not _has_marker(pid, [_as_environ(f"{identity}:")])
 
 
 def _environ(pid: int) -> bytes:

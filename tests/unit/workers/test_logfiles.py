@@ -40,3 +40,16 @@ def test_open_log_appends(tmp_path: Path) -> None:
         os.write(descriptor, text)
         os.close(descriptor)
     assert path.read_bytes() == b"ab"
+
+
+def test_a_log_opened_anew_holds_nothing_of_another_attempt(tmp_path: Path) -> None:
+    """One of before a backup was restored had the same numbers. From there on it is added to, never written over."""
+    path = log_path(tmp_path, 1, 1)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"of a life that never was")
+    descriptor = open_log(path, anew=True)
+    with path.open("ab") as other:
+        other.write(b"a")
+    os.write(descriptor, b"b")
+    os.close(descriptor)
+    assert path.read_bytes() == b"ab"

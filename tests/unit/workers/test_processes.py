@@ -110,6 +110,13 @@ def test_others_are_left_alone(family: Family) -> None:
     assert all(map(is_alive, (other, longer, plain)))
 
 
+def test_a_hint_at_a_process_of_another_identity_is_none(family: Family) -> None:
+    """It is in a database that was restored here, while the tasks of the original run on."""
+    [original] = family.start("echo $$ >>$OUT; exec sleep 60", marker(identity="0" * 16))
+    assert kill_leftovers(IDENTITY, [hint(original)], DEADLINE_S) == (0, ())
+    assert is_alive(original)
+
+
 def test_pid_reused_between_look_and_signal(family: Family) -> None:
     """A signal is only sent when the process behind the pidfd is the one that was seen."""
     (plain,) = family.start("echo $$ >>$OUT; exec sleep 60", None)
