@@ -157,7 +157,10 @@ class Machine:
         for row in stored.tasks:
             self.open[row.seq] = _record(row)
         waiting = {row.seq: self.open[row.seq] for row in stored.tasks if row.status is not Status.RUNNING}
-        broken = [(OpenTask(row.seq, row.id, 0, DEFAULT_RETRY, None, now), row.reason) for row in stored.damaged]
+        broken = [
+            (OpenTask(row.seq, row.id, 0, DEFAULT_RETRY, None, now, number=row.number), row.reason)
+            for row in stored.damaged
+        ]
         for task, _ in broken:
             self.open[task.seq] = task
         doomed: list[tuple[OpenTask, str]] = []
