@@ -108,7 +108,7 @@ class Runtime:
         from schedd.store.reads import Reads
 
         _make_dir(state_dir)
-        lock = StateDirLock(state_dir / "lock")
+        lock = StateDirLock(state_dir)
         try:
             identity = processes.load_identity(state_dir)
             log_dir = state_dir / LOG_DIR
@@ -147,7 +147,7 @@ class Runtime:
         """A single SQLite file, for the library: functions in threads, no logs, no processes to look for."""
         from schedd.store.reads import Reads
 
-        lock = StateDirLock(path.with_name(path.name + ".lock"))
+        lock = StateDirLock.of_file(path)
         try:
             store, _ = _open_database(path, _bounded(OPEN_PATIENCE_S))
             runtime = cls(store, workers, observers=observers, clock=clock, lock=lock, reads=Reads(path))
@@ -184,18 +184,22 @@ class Runtime:
             self._thread.join()
         self.close()
 
-    def close(self) -> None:
-        """Let go of everything, killing what still runs. For after the engine's end."""
+    def close(self) -> tuple[int, ...]:
+        """Let go of everything, killing what still runs; the pids of what could not be killed. For after the engine's
+        end.
+        """
         self.pool.close()
+        survivors: set[int] = set()
         if self._marker is not None:  # what left its attempt's group; it would be killed at the next start anyway
-            processes.hunt([self._marker.of_all], [], CLOSE_PATIENCE_S)
+            survivors.update(processes.hunt([self._marker.of_all], [], CLOSE_PATIENCE_S).survivors)
         if self._slots is not None:
-            self._slots.clear(CLOSE_PATIENCE_S)
+            survivors.update(self._slots.clear(CLOSE_PATIENCE_S))
         if self.reads is not None:
             self.reads.close()
         self._store.close()
         if self._lock is not None:
             self._lock.release()
+        return tuple(sorted(survivors))
 
     def log_path(self, seq: int, number: int) -> Path:
         """Where the output of an attempt is kept."""

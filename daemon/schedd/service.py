@@ -35,6 +35,8 @@ class ExitCode(IntEnum):
     """The database is damaged, is not one, or is newer than this program."""
     SOCKET = 6
     """The socket cannot be made."""
+    LEFT_RUNNING = 7
+    """Stopped on purpose, but not all that it had started could be ended: it waits in the kernel, or beyond it."""
 
 
 class Refusal(Exception):
@@ -143,7 +145,10 @@ class Daemon:
             self._signals.wait()
         code = self._stop(runtime)
         server.stop(2.0)
-        runtime.close()
+        survivors = runtime.close()
+        if survivors:
+            self._log.error("leftovers_not_killed", pids=list(survivors))
+            code = code or ExitCode.LEFT_RUNNING
         self._log.info("stopped", code=int(code))
         self._journal.close()
         return code
@@ -231,6 +236,11 @@ class Daemon:
         if fault is not None:  # it gave up: what ended meanwhile counts as crashed at the next start
             self._log.error("stopped_without_writing_all", message=fault.message, since=fault.since)
             return ExitCode.FAULT
+        if runtime.engine.left_running:
+            tasks, pids = list(runtime.engine.left_running), [running.pid for running in runtime.pool.running()]
+            message = "these attempts did not end when they were killed; they count as crashed at the next start"
+            self._log.error("stopped_with_attempts_running", tasks=tasks, pids=pids, message=message)
+            return ExitCode.LEFT_RUNNING
         return ExitCode.OK
 
     def _explain(self, failure: BaseException) -> ExitCode:

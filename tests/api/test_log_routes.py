@@ -10,6 +10,7 @@ import pytest
 from schedd.api import routes_logs
 from schedd.client import Client, ProblemError
 from schedd.core.model import Outcome
+from schedd.engine.loop import Committed, Unavailable
 from support.api_daemon import ApiDaemon
 from support.unixhttp import connected, read_all
 
@@ -101,6 +102,63 @@ def test_following_sends_what_is_added_and_ends_with_the_attempt(
 
 
 @pytest.mark.usefixtures("running")
+def test_following_asks_the_engine_only_when_the_attempt_may_have_ended(
+    daemon: ApiDaemon, schedd: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once at the beginning and once at its end, however long it takes and however much else is committed. A commit
+    of which nobody knows what was in it (it seemed to fail) is one more reason.
+    """
+    monkeypatch.setattr(routes_logs, "POLL_S", 0.001)
+    asked, real = [], daemon.engine.ask
+
+    def ask(question: Any) -> Any:
+        asked.append(question)
+        return real(question)
+
+    monkeypatch.setattr(daemon.engine, "ask", ask)
+    path = daemon.log_path(1, 1)
+    path.write_bytes(b"begin")
+    follower = schedd.log("a", follow=True)
+    assert next(follower) == b"begin"
+    for number in range(20):
+        schedd.submit({"tasks": [{"id": f"other-{number}", "run": "x"}]})
+        daemon.end(f"other-{number}", Outcome.SUCCEEDED)
+        with path.open("ab") as file:
+            file.write(b".")
+        assert next(follower) == b"."
+    assert len(asked) == 1
+    daemon.feed.notify(Committed([], []))
+    with path.open("ab") as file:
+        file.write(b"!")
+    assert next(follower) == b"!"
+    daemon.end("a", Outcome.SUCCEEDED)
+    assert b"".join(follower) == b""
+    assert 2 <= len(asked) <= 3
+    assert not daemon.feed._followers
+
+
+@pytest.mark.usefixtures("running")
+def test_following_survives_an_engine_that_is_busy(
+    daemon: ApiDaemon, schedd: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question without an answer is asked again: it says nothing of the attempt."""
+    monkeypatch.setattr(routes_logs, "POLL_S", 0.001)
+    failures, real = [Unavailable("busy")] * 3, daemon.engine.ask
+
+    def ask(question: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(question)
+
+    daemon.log_path(1, 1).write_bytes(b"all")
+    daemon.end("a", Outcome.SUCCEEDED)
+    schedd.wait(["a"], 10.0)
+    monkeypatch.setattr(daemon.engine, "ask", ask)
+    assert b"".join(schedd.log("a", attempt=1, follow=True)) == b"all"
+    assert not failures
+
+
+@pytest.mark.usefixtures("running")
 def test_following_an_attempt_that_has_ended_sends_it_and_ends(
     daemon: ApiDaemon, schedd: Client, started: Callable[[str], None]
 ) -> None:
@@ -122,6 +180,7 @@ def test_a_follower_that_hangs_up_is_forgotten(
         client.sendall(b"GET /v1/log?id=a&follow=1 HTTP/1.1\r\nHost: x\r\n\r\n")
         eventually(lambda: state.tasks)
     eventually(lambda: not state.tasks)
+    eventually(lambda: not daemon.feed._followers)
 
 
 @pytest.mark.usefixtures("running")

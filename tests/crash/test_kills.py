@@ -141,8 +141,11 @@ def judge(home: Path, daemon: Any, load: Load) -> None:
     deps = {name: load.deps[name] for name in kept}
     verdict = judging.judge(text, deps, [row for row in rows if row.name in kept], WORKERS)
     assert verdict.violations == []
-    unknown = {line.split(" ")[1] for line in lines} - set(tasks) - {"daemon"}
-    assert not unknown, f"ran without a row: {unknown}"
+    started = {(name, int(number)) for word, name, number, *_ in map(str.split, lines) if word == "start"}
+    unknown = started - {(row.name, row.number) for row in rows}
+    assert not unknown, f"ran without an attempt row: {unknown}"
+    early = {name for name, _ in started if not kept.issuperset(load.deps[name])}
+    assert not early, f"started although what it depends on was cancelled: {early}"
     assert real.survivors(home / "record") == [], "processes outlived the daemon's stop"
 
 

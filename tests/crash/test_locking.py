@@ -81,9 +81,20 @@ def test_a_second_daemon_through_a_symlink() -> None:
         expect_refused(first, first.home / "above" / "state", first.home / "s2")
 
 
+@pytest.mark.parametrize("through_a_link", [False, True], ids=["directly", "through a link"])
+def test_a_second_daemon_after_the_lock_file_was_removed(through_a_link: bool) -> None:
+    """As somebody does who takes it for a stale one: the directory itself is what is locked."""
+    with daemon_of(workers=6) as first:
+        (first.state_dir / "lock").unlink()
+        (first.home / "link").symlink_to(first.state_dir)
+        expect_refused(first, first.home / "link" if through_a_link else first.state_dir, first.home / "s2")
+
+
 def test_a_second_daemon_through_a_bind_mount() -> None:
-    """The lock belongs to the file, not to the path."""
+    """The lock belongs to the directory, not to the path; also without its file."""
     with daemon_of(workers=6) as first, bind_mount(first.state_dir, first.home / "mounted"):
+        expect_refused(first, first.home / "mounted", first.home / "s2")
+        (first.state_dir / "lock").unlink()
         expect_refused(first, first.home / "mounted", first.home / "s2")
 
 

@@ -1,10 +1,12 @@
 """Stopping on purpose, at any moment: exit code 0 within bounds, nothing left running, and it costs no attempt."""
 
+import json
 import os
 import random
 import signal
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from schedd.core.events import StartAttempt
 from schedd.core.model import Outcome
+from schedd.service import ExitCode
 from schedd.workers import terminator
 from schedd.workers.attempt import Attempt
 from schedd.workers.terminator import Terminator
@@ -20,6 +23,7 @@ from schedd.workers.work import Work
 from support.daemons import (
     RealDaemon,
     daemon_of,
+    end_all,
     fast_retries,
     is_alive,
     minds_signals,
@@ -32,6 +36,15 @@ pytestmark = [pytest.mark.real]
 EXIT_PATIENCE_S = 60.0
 STOPS = int(os.environ.get("SCHEDD_CRASH_STOPS", "15"))
 DEAF = "trap '' TERM; echo $$ >>$P; while :; do sleep 0.05; done"
+WITHOUT_KILLS = """
+import os, signal, sys
+from schedd import runtime, service
+runtime.GIVE_UP_S = runtime.CLOSE_PATIENCE_S = 0.3
+os.killpg = signal.pidfd_send_signal = lambda whom, number: None
+service.main(sys.argv[4:])  # what stands before is the command that is started instead
+"""
+"""A daemon whose signals have no effect, as on processes in uninterruptible sleep."""
+
 FIRST_DEAF = "trap '' TERM; [ $SCHEDD_ATTEMPT -gt 1 ] && exit 0; echo $$ >>$P; while :; do sleep 0.05; done"
 
 
@@ -253,6 +266,26 @@ def test_sigterm_amid_work():
         outcomes = dict(daemon.rows("select outcome, count(*) from attempt group by outcome"))
         assert outcomes.keys() <= {"succeeded", "interrupted"}
         assert outcomes["succeeded"] == len(names)
+
+
+def test_what_cannot_be_killed_is_told_with_a_code_of_its_own():
+    """A stop gives up on it in the end. It does not say that all is well: which task, which pid, and exit code 7."""
+    with daemon_of(settings=["drain_timeout = 0.1"], launcher=[sys.executable, "-c", WITHOUT_KILLS]) as daemon:
+        task_id = daemon.submit(command=["sleep", "600"], grace=0.1, retry={"max_attempts": 1})
+        sql = "select pid from attempt where pid is not null"
+        until(lambda: daemon.rows(sql), "its process")
+        ((pid,),) = daemon.rows(sql)
+        process = daemon.process
+        assert process is not None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(EXIT_PATIENCE_S) == ExitCode.LEFT_RUNNING == 7, daemon.story()
+        assert is_alive(pid)
+        told = {line["event"]: line for line in map(json.loads, daemon.story().splitlines())}
+        left = told["stopped_with_attempts_running"]
+        assert (left["level"], left["tasks"], left["pids"]) == ("error", [task_id], [pid])
+        assert told["leftovers_not_killed"]["pids"] == [pid]
+        assert told["stopped"]["code"] == 7
+        end_all([pid])
 
 
 # --- the grace of a stop ------------------------------------------------------------------------------------------

@@ -1,12 +1,11 @@
 """The 1st, 2nd, 3rd ... statement of one fixed scenario fails, until it comes to its end without a failure.
 
 The faults are put between the store and SQLite, one statement at a time (COMMIT included), once before it did its
-work and once after. For each place: an error that passes, an error that stays for a while, and a crash. Whatever
-happens, every request is answered at last, the ledger finds every promise kept at every step, and each task ends as it
+work and once after. For each place: an error that passes, an error that stays for a while, one that stays until the
+daemon has given up, was stopped and is started again, and a crash. Whatever happens, every request is answered at last, the ledger finds every promise kept at every step, and each task ends as it
 does without any fault. The same for the statements of a recovery.
 """
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,76 +17,16 @@ from schedd.core.model import CatchUp, Dependency, NewTask, Outcome, Recurrence,
 from schedd.engine.inbox import Message, Request
 from schedd.engine.loop import Unavailable
 from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch
+from schedd.store.sqlite import open_store
 from support import tally
-from support.world import Crash, World
+from support.nth import BUSY, FULL, IOERR, FailingConnection, Place
+from support.world import World
 
 PARTS = 4
 LONG_FAULT_S = 12.0
 """A fault that stays does so for longer than the patience of a call (5 s), so some are answered `Unavailable`."""
 
 BOOTS_IN_A_LONG_FAULT = 3
-
-FULL, IOERR, BUSY = sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY
-
-
-class Place:
-    """Where to fail: the `at`-th point of time at which the store and SQLite meet, for once or from there on."""
-
-    def __init__(self, at: int, kind: int | None, stays: bool = False) -> None:
-        self.at = at
-        self.kind = kind  # an error code of SQLite, or None: a crash
-        self.stays = stays
-        self.count = 0
-        self.counting = True
-        self.hits = 0
-        self.met: list[str] = []
-
-    def pass_by(self, connection: sqlite3.Connection, when: str, sql: str) -> None:
-        """Raise, if this is the place."""
-        if not self.counting:
-            return
-        self.count += 1
-        if self.count == self.at or (self.stays and self.count > self.at):
-            self.hits += 1
-            self.met.append(f"{when} {sql.split(maxsplit=1)[0]}")
-            if self.kind is None:
-                raise Crash
-            if self.kind != BUSY:  # what SQLite does after most of such errors
-                connection.rollback()
-            error = sqlite3.OperationalError("simulated")
-            error.sqlite_errorcode = self.kind
-            raise error
-
-    def lift(self) -> None:
-        """The fault is over."""
-        self.counting = False
-
-
-class FailingConnection:
-    """A connection that passes by a place before and after each statement."""
-
-    def __init__(self, inner: sqlite3.Connection, place: Place) -> None:
-        self._inner = inner
-        self.place = place
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def execute(self, sql: str, *parameters: Any) -> Any:
-        return self._around(self._inner.execute, sql, *parameters)
-
-    def executemany(self, sql: str, *parameters: Any) -> Any:
-        return self._around(self._inner.executemany, sql, *parameters)
-
-    def _around(self, method: Any, sql: str, *parameters: Any) -> Any:
-        self.place.pass_by(self._inner, "before", sql)
-        result = method(sql, *parameters)
-        try:
-            self.place.pass_by(self._inner, "after", sql)
-        except BaseException:
-            result.close()  # or the traceback would keep the statement in progress, which no real fault does
-            raise
-        return result
 
 
 class Scenario(World):
@@ -101,8 +40,9 @@ class Scenario(World):
     ENDLESS = frozenset({"endless"})
     """Ends only when it is stopped."""
 
-    def __init__(self, folder: Path, template: Path, place: Place) -> None:
+    def __init__(self, folder: Path, template: Path, place: Place, for_ever: bool = False) -> None:
         self.place = Place(0, None)
+        self.for_ever = for_ever
         self.answers: dict[str | None, Any] = {}
         self.fault_since: float | None = None
         self.boots_in_fault = 0
@@ -112,10 +52,14 @@ class Scenario(World):
         self.repeat_rate = 1.0
         self.workers = 3
         self.place = place
-        self._real = self._store._connection
-        self.connection = FailingConnection(self._real, place)
-        self._store._connection = self.connection  # type: ignore[assignment]
+        self.put_between()
         self.boot()
+
+    def put_between(self) -> None:
+        """The place between store and SQLite."""
+        self._real = self._store._connection
+        self.connection = FailingConnection(self._real, self.place)
+        self._store._connection = self.connection  # type: ignore[assignment]
 
     def close(self) -> None:
         self._store._connection = self._real
@@ -133,8 +77,27 @@ class Scenario(World):
         if self.place.hits and self.fault_since is None:
             self.fault_since = self.clock.monotonic()
         if self.fault_since is not None and self.clock.monotonic() - self.fault_since >= LONG_FAULT_S:
+            if self.for_ever and self.place.counting:
+                self.give_up()
+                return
             self.place.lift()
         super().step(*messages)
+
+    def give_up(self) -> None:
+        """The fault stays for ever: the daemon is stopped, gives up what it cannot write, and is started again after
+        somebody has seen to the disk. Its workers and what they reported are gone.
+        """
+        self.engine.stop(0.0, 0.0)
+        super().step()
+        assert self.engine._is_over()
+        self.place.lift()
+        self._store._connection = self._real
+        self._store.close()
+        self._store = self.store.inner = open_store(self.path)
+        self._store_pragmas()
+        self.put_between()
+        self.crashes += 1
+        self.boot()
 
     def an_end(self, seq: int) -> Message:
         order = self.executor.running[seq]
@@ -247,9 +210,9 @@ EXPECTED = {
 }
 
 
-def play(folder: Path, template: Path, place: Place) -> Scenario:
+def play(folder: Path, template: Path, place: Place, for_ever: bool = False) -> Scenario:
     """One life with a fault in one place, judged."""
-    scenario = Scenario(folder, template, place)
+    scenario = Scenario(folder, template, place, for_ever)
     try:
         seen = scenario.play()
         assert seen == EXPECTED
@@ -257,7 +220,7 @@ def play(folder: Path, template: Path, place: Place) -> Scenario:
         assert len({row["batch_seq"] for row in rows.tasks.values()}) == 2, "a batch too many or too few"
     except BaseException as error:
         where = f"{place.met[:3]} of {place.count} points"
-        error.add_note(f"Place({place.at}, {place.kind}, {place.stays}): {where}")
+        error.add_note(f"Place({place.at}, {place.kind}, {place.stays}), for ever {for_ever}: {where}")
         raise
     finally:
         scenario.close()
@@ -296,6 +259,19 @@ def test_whichever_statement_fails(crash: bool, stays: bool, part: int, template
         reached += 1
     tally.add(**{"crashes" if crash else "faults": reached})
     assert reached > 200 // PARTS, "the loop has ended early: it proves nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_fault_that_stays_until_the_daemon_is_started_again(part: int, template: Path, scratch: Path):
+    """What was answered is there, what was not is repeated, and what could not be written counts as crashed, once."""
+    reached = gave_up = 0
+    for place in places(part, [FULL, IOERR, BUSY], True):
+        scenario = play(scratch, template, place, for_ever=True)
+        reached += 1
+        gave_up += bool(scenario.crashes)
+    tally.add(faults=reached)
+    assert gave_up > 150 // PARTS, "hardly any daemon had to give up: it proves nothing"
 
 
 def die_and_recover(folder: Path, template: Path, place: Place) -> None:

@@ -28,7 +28,8 @@ from schedd.core.model import CatchUp, Dependency, NewTask, Outcome, Recurrence,
 from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch
 from schedd.store.base import StoreUnavailable
 from support import tally
-from support.world import Crash, World
+from support.nth import Crash
+from support.world import World
 
 EXAMPLES = int(os.environ.get("SCHEDD_STATEFUL_EXAMPLES", "50"))
 

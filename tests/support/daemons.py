@@ -211,10 +211,12 @@ def short_home() -> Iterator[Path]:
 
 
 @contextmanager
-def daemon_of(workers: int = 2, settings: Sequence[str] = (), start: bool = True) -> Iterator[RealDaemon]:
+def daemon_of(
+    workers: int = 2, settings: Sequence[str] = (), start: bool = True, launcher: Sequence[str] = ()
+) -> Iterator[RealDaemon]:
     """A daemon on a directory of its own."""
     with short_home() as home:
-        daemon = RealDaemon(home, workers, settings)
+        daemon = RealDaemon(home, workers, settings, launcher)
         try:
             if start:
                 daemon.start()

@@ -25,10 +25,7 @@ from schedd.store.check import check_database
 from schedd.store.sqlite import open_store
 from support.fakes import FailingStore, FakeClock, FakeExecutor
 from support.ledger import Ledger, Snapshot
-
-
-class Crash(BaseException):
-    """The power is gone."""
+from support.nth import Crash
 
 
 class World:

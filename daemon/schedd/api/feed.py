@@ -7,12 +7,17 @@ puts the bell away. A `Watch` is one request's wait: it remembers the count befo
 the bell out when it has nothing to do, and comes back at most once in `PACE_S` (later still if its readings take
 long). So ten thousand commits a second cost some twenty wake-ups for all who wait, and none when nobody does.
 
-It refuses to know what was committed. Tests: tests/api/test_feed.py.
+A `Follower` waits for one thing only, the end of an attempt, and keeps an eye on a file meanwhile: it is told when to
+ask whether that attempt still runs, so that it need not ask all the time.
+
+Beyond that it refuses to know what was committed. Tests: tests/api/test_feed.py.
 """
 
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from schedd.engine.loop import Committed
 
@@ -31,13 +36,16 @@ class Feed:
     def __init__(self) -> None:
         self.count = 0
         self.closed = False
-        self._lock = threading.Lock()  # guards _bell: hanging it out against taking it away
+        self._lock = threading.Lock()  # guards _bell (hanging it out against taking it away) and _followers
         self._bell: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Future[None]] = set()
+        self._followers: dict[tuple[int, int], list[Follower]] = {}  # by (seq, number) of the attempt
 
     def notify(self, committed: Committed) -> None:  # an engine's observer
         """Something was committed. Quick, and never raises."""
         self.count += 1
+        if self._followers:
+            self._tell_followers(committed)
         if self._bell is not None:
             self._ring()
 
@@ -49,6 +57,21 @@ class Feed:
     def watch(self, timeout_s: float) -> "Watch":
         """A watch that begins now: make it before the first reading of the rows."""
         return Watch(self, timeout_s)
+
+    @contextmanager
+    def follow(self, seq: int, number: int) -> "Iterator[Follower]":
+        """A follower of that attempt, while the context lasts."""
+        follower = Follower()
+        with self._lock:
+            self._followers.setdefault((seq, number), []).append(follower)
+        try:
+            yield follower
+        finally:
+            with self._lock:
+                others = self._followers[seq, number]
+                others.remove(follower)
+                if not others:
+                    del self._followers[seq, number]
 
     async def wait(self, seen: int, timeout_s: float) -> None:
         """Return when the count differs from `seen`, at the timeout, or when the feed closes."""
@@ -63,6 +86,16 @@ class Feed:
         finally:
             self._waiting.discard(waiting)
 
+    def _tell_followers(self, committed: Committed) -> None:
+        with self._lock:
+            if committed.events or committed.ended:
+                told = [self._followers.get((ended.seq, ended.number), []) for ended in committed.ended]
+            else:  # a commit that only seemed to fail: nobody knows what has ended in it
+                told = list(self._followers.values())
+            for followers in told:
+                for follower in followers:
+                    follower.must_ask = True
+
     def _ring(self) -> None:
         with self._lock:
             loop, self._bell = self._bell, None
@@ -76,6 +109,13 @@ class Feed:
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
+
+
+class Follower:
+    """One request's wait for the end of an attempt."""
+
+    def __init__(self) -> None:
+        self.must_ask = True  # whether it may have ended since the last question; take it back before you ask
 
 
 class Watch:

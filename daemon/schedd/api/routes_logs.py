@@ -118,23 +118,27 @@ class _Log:
 
     async def follow(self, seq: int, number: int) -> AsyncIterator[bytes]:
         """The same, and what is added, until the attempt has ended and all is sent."""
-        while True:
-            running = await self._runs(seq, number)  # asked first: what an ended attempt wrote is all there
-            async for chunk in self.rest():
-                yield chunk
-            if not running or self._backend.feed.closed:
-                return
-            await asyncio.sleep(POLL_S)
+        running = True
+        with self._backend.feed.follow(seq, number) as follower:
+            while True:
+                if follower.must_ask:  # before the reading: what an ended attempt wrote is all there
+                    follower.must_ask = False
+                    try:
+                        running = await self._runs(seq, number)
+                    except Unavailable:
+                        follower.must_ask = True
+                async for chunk in self.rest():
+                    yield chunk
+                if not running or self._backend.feed.closed:
+                    return
+                await asyncio.sleep(POLL_S)
 
     async def _runs(self, seq: int, number: int) -> bool:
         def question(machine: Machine) -> bool:
             task = machine.running.get(seq)
             return task is not None and task.number == number
 
-        try:
-            return await self._backend.ask(question)
-        except Unavailable:
-            return True
+        return await self._backend.ask(question)
 
     def _size(self) -> int:
         try:

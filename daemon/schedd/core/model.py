@@ -350,13 +350,15 @@ class StoredEdge:
 class DamagedTask:
     """A row that cannot be read as a task: set aside as failed, with the reason.
 
-    `attempt` is the number of an attempt of it that has no outcome yet.
+    `attempt` is the number of an attempt of it that has no outcome yet, `number` that of its last one: no later attempt
+    may have it again.
     """
 
     seq: int
     id: str
     reason: str
     attempt: int | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,10 @@ def rebuild(machine: Machine, stored: Stored, now: float, out: Output) -> None:
         machine.open[row.seq] = stored_record(row)
     machine.resources = Resources(stored.capacities)
     waiting = {seq: task for seq, task in machine.open.items() if not task.has_started}
-    broken = [(OpenTask(row.seq, row.id, 0, DEFAULT_RETRY, None, now), row.reason) for row in stored.damaged]
+    broken = [
+        (OpenTask(row.seq, row.id, 0, DEFAULT_RETRY, None, now, number=row.number), row.reason)
+        for row in stored.damaged
+    ]
     for task, _ in broken:
         machine.open[task.seq] = task
     doomed: list[tuple[OpenTask, str]] = []

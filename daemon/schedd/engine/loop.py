@@ -141,6 +141,7 @@ class Engine:
         self.complaint: Fault | None = None  # what an admin should see to although all is written
         self.on_fault: Callable[[Fault | None], None] = lambda fault: None  # told when one comes, changes, goes
         self.on_complaint: Callable[[Fault | None], None] = lambda complaint: None  # told when one comes and goes
+        self.left_running: tuple[str, ...] = ()  # the tasks that `run` has given up waiting for when it ended
         self.beat = clock.monotonic()  # when the loop last made progress: the watchdog's food
         self._store = store
         self._executor = executor
@@ -237,6 +238,8 @@ class Engine:
                 self.step(messages)
         finally:
             self._ended = True
+            if self._machine is not None:
+                self.left_running = tuple(task.id for task in self._machine.running.values())
             self._turn_away(self._backlog)
             self._turn_away_all()
 

@@ -13,6 +13,8 @@ from urllib.parse import quote
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
+from schedd.store.base import StoreUnavailable
+
 BUSY_TIMEOUT_MS = 1_000
 """SQLite's own wait for another writer: short, since the engine loop retries and must not look hung meanwhile."""
 
@@ -53,9 +55,17 @@ def writing_engine(path: Path, *, migrating: bool = False) -> Engine:
     def on_begin(connection: Any) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
+    def on_statement(connection: Any, cursor: sqlite3.Cursor, statement: str, *others: object) -> None:
+        if not cursor.connection.in_transaction and not statement.startswith("BEGIN"):
+            raise StoreUnavailable(f"SQLite has undone the upgrade of {path} because of an error that it met")
+
     engine = create_engine("sqlite://", creator=connect, poolclass=StaticPool)
     event.listen(engine, "connect", on_connect)
     event.listen(engine, "begin", on_begin)
+    if migrating:
+        # Some errors (a full disk) make SQLite roll back, and SQLAlchemy passes over errors when it looks at tables:
+        # what follows would be written without a transaction, and the half of a migration would stay.
+        event.listen(engine, "before_cursor_execute", on_statement)
     return engine
 
 

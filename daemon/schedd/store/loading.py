@@ -49,6 +49,11 @@ CROSS JOIN attempt AS a ON a.task_seq = t.seq AND a.number = t.number
 WHERE t.status = 'running' AND a.units IS NOT NULL
 """
 SELECT_CAPACITIES = "SELECT name, capacity, units FROM resource"
+SELECT_LAST_NUMBER = """
+SELECT max(number) FROM (
+    SELECT number FROM task WHERE seq = :seq UNION ALL SELECT number FROM attempt WHERE task_seq = :seq
+) WHERE typeof(number) = 'integer'
+"""
 SELECT_PAUSED = "SELECT value FROM setting WHERE name = 'paused'"
 
 _OPEN_STATUSES = {Status.PENDING.value: Status.PENDING, Status.RUNNING.value: Status.RUNNING}
@@ -83,7 +88,7 @@ def load(connection: sqlite3.Connection) -> Stored:
     if bad_edges:
         _set_aside(stored, bad_edges)
     paused = connection.execute(SELECT_PAUSED).fetchone()
-    damaged = [replace(row, attempt=_open_attempt(connection, row.seq)) for row in stored.damaged]
+    damaged = [_with_attempts(connection, row) for row in stored.damaged]
     is_paused = paused is not None and paused[0] == "1"
     return Stored(stored.tasks, stored.edges, damaged, is_paused, _capacities(connection))
 
@@ -111,9 +116,11 @@ def _capacities(connection: sqlite3.Connection) -> dict[str, Capacity]:
     return capacities
 
 
-def _open_attempt(connection: sqlite3.Connection, seq: int) -> int | None:
-    row = connection.execute(SELECT_OPEN_ATTEMPT, (seq,)).fetchone()
-    return None if row is None else row[0]
+def _with_attempts(connection: sqlite3.Connection, row: DamagedTask) -> DamagedTask:
+    """Complete it with what its attempts say: its own count of them may be what is damaged."""
+    (open_number,) = connection.execute(SELECT_OPEN_ATTEMPT, (row.seq,)).fetchone()
+    (last,) = connection.execute(SELECT_LAST_NUMBER, {"seq": row.seq}).fetchone()
+    return replace(row, attempt=open_number, number=max(last or 0, 0))
 
 
 def _set_aside(stored: Stored, reasons: dict[int, str]) -> None:

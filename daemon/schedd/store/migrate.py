@@ -66,7 +66,7 @@ def upgrade(path: Path) -> Upgrade:
     try:
         _run_scripts(path)
     except BaseException:
-        if backup is not None:
+        if backup is not None and _is_still(path, revision):
             backup.unlink(missing_ok=True)  # nothing was changed; a next try takes its own
         raise
     return Upgrade(revision, HEAD, backup)
@@ -94,6 +94,14 @@ def _revision(path: Path) -> str | None:
     if row is None:
         raise StoreBroken(f"{path} does not say which schema it has; {WHAT_TO_DO}")
     return str(row[0])
+
+
+def _is_still(path: Path, revision: str | None) -> bool:
+    """Whether the database has that revision, for sure: an upgrade that raised may have been committed all the same."""
+    try:
+        return _revision(path) == revision
+    except (StoreBroken, StoreUnavailable):
+        return False
 
 
 def _make(path: Path) -> None:

@@ -123,20 +123,37 @@ def run(attempt: Attempt, work: Work, setting: Setting) -> Ending:
         return _why_not(error, argv, work.cwd)
     except ValueError as error:  # a NUL byte, a text that is no file name, a variable with "=" in its name
         return ending.start_failed(f"cannot start {argv[0]!r}: {error}")
+    robbed = False
     try:
         attempt.attach(Group(process.pid))
         setting.began(attempt, work, process.pid, start_ticks(process.pid) or 0)
-        _await_end(process.pid)
+        robbed = not _await_end(process.pid)
     finally:
-        ended = _reap(attempt, process)
-        await_group_end(process.pid)
+        ended = _forget(attempt, process) if robbed else _reap(attempt, process)
     return ended
 
 
-def _await_end(pid: int) -> None:
-    """Block until the child has ended, and leave it a zombie."""
-    with contextlib.suppress(ChildProcessError):  # somebody else in this process has reaped it; `_reap` says so
+def _await_end(pid: int) -> bool:
+    """Block until the child has ended, and leave it a zombie; False if somebody else in this process has reaped it."""
+    try:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _forget(attempt: Attempt, process: "subprocess.Popen[bytes]") -> Ending:
+    """The leader is reaped already, so its pid, and with it the name of its group, may be somebody else's by now:
+    signal nothing. (What is left of the group has the marker, or sits in the attempt's cgroup.)
+    """
+    with attempt.lock:
+        attempt.detach_locked()
+    return _unknown_end(process)
+
+
+def _unknown_end(process: "subprocess.Popen[bytes]") -> Ending:
+    process.returncode = 0  # or Popen would go on waiting for it
+    return ending.failed("how it ended is not known: another part of this process has reaped its children")
 
 
 def _reap(attempt: Attempt, process: "subprocess.Popen[bytes]") -> Ending:
@@ -148,9 +165,9 @@ def _reap(attempt: Attempt, process: "subprocess.Popen[bytes]") -> Ending:
         try:
             _, status, usage = os.wait4(pid, 0)
         except ChildProcessError:
-            process.returncode = 0
-            return ending.failed("how it ended is not known: another part of this process has reaped its children")
+            return _unknown_end(process)
         process.returncode = os.waitstatus_to_exitcode(status)
+    await_group_end(pid)
     return ending.of_status(status)._replace(max_rss=_max_rss(usage), cpu_time=usage.ru_utime + usage.ru_stime)
 
 

@@ -223,6 +223,11 @@ class TestDamaged:
         ]
         assert not rebuilt.machine.running
 
+    def test_a_damaged_row_keeps_the_number_of_its_last_attempt(self):
+        """An operator's retry goes on from there."""
+        rebuilt = Rebuilt(Stored(damaged=[DamagedTask(1, "broken", "no priority", number=3)]))
+        assert rebuilt.out.changed[1].number == 3
+
     def test_one_bad_row_stays_one_bad_row(self):
         """What has nothing to do with it is as it was."""
         stored = Stored([row(1, "a"), row(3, "b")], [], [DamagedTask(2, "broken", "?")])

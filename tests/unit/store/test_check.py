@@ -213,7 +213,7 @@ HARM: list[tuple[str, str, set[str]]] = [  # a statement, words of the message, 
         "child was skipped, and nothing",
         {"skipped_without_reason"},
     ),
-    ("INSERT INTO batch VALUES (77, NULL, 1.0)", "the batch seq 77 has no tasks", {"empty_batch"}),
+    ("INSERT INTO batch (seq, created_at) VALUES (77, 1.0)", "the batch seq 77 has no tasks", {"empty_batch"}),
     (
         f"DELETE FROM attempt WHERE number = 1 AND task_seq = {seq_of('failing')}",
         "failing has no attempts from before its attempt 2",
@@ -336,9 +336,11 @@ def test_a_long_cycle_is_told_on_one_line(filled: Path):
     """With its length, and with how many are stuck behind it."""
     with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
         columns = [entry[1] for entry in connection.execute("PRAGMA table_info(task)")]
-        values = ", ".join({"seq": "?", "id": "?"}.get(name, name) for name in columns)
+        values = ", ".join({"seq": "?", "id": "?"}.get(name, f'"{name}"') for name in columns)
         for number in range(100, 130):
-            connection.execute(f"INSERT INTO task SELECT {values} FROM task WHERE id = 'waiting'", (number, f"c{number}"))
+            connection.execute(
+                f"INSERT INTO task SELECT {values} FROM task WHERE id = 'waiting'", (number, f"c{number}")
+            )
             after = 100 + (number - 99) % 29 if number < 129 else 100
             connection.execute("INSERT INTO dependency VALUES (?, ?, 'succeeded')", (number, after))
     report = check_database(filled)
@@ -362,7 +364,9 @@ def test_values_of_any_kind_and_length_are_told_on_a_line(filled: Path):
 def test_every_kind_is_tested_here_or_with_the_logs_and_is_in_the_manual():
     """A new one without either fails here."""
     of_logs = {"log_without_attempt", "attempt_without_log", "foreign_file", "log_unreadable"}
-    assert set().union(*(case[2] for case in HARM)) | of_logs | {"damaged", "empty", "missing_value"} == {*findings.KINDS}
+    assert set().union(*(case[2] for case in HARM)) | of_logs | {"damaged", "empty", "missing_value"} == {
+        *findings.KINDS
+    }
     manual = DOCS.read_text("utf-8")
     assert [kind for kind in findings.KINDS if f"`{kind}`" not in manual] == []
 
@@ -397,7 +401,7 @@ def test_a_database_that_changes_meanwhile_is_read_again(filled: Path, fails: bo
     def question(connection: sqlite3.Connection) -> int:
         asked.append(connection.execute("SELECT count(*) FROM batch").fetchone()[0])
         if len(asked) == 1:
-            harm(filled, "INSERT INTO batch VALUES (77, NULL, 1.0)")
+            harm(filled, "INSERT INTO batch (seq, created_at) VALUES (77, 1.0)")
             if fails:
                 raise sqlite3.DatabaseError("torn")
         return asked[-1]

@@ -97,6 +97,22 @@ def test_a_damaged_running_row_leaves_no_open_attempt(sqlite_store: SqliteStore)
     assert rows(sqlite_store)["other"][0] == "pending"
 
 
+@pytest.mark.parametrize("damage", ["priority = 'x'", "number = 'x'", "number = -7", "number = 0, priority = 'x'"])
+def test_a_damaged_row_keeps_its_last_number(sqlite_store: SqliteStore, damage: str):
+    """Also where the count itself is damaged: a later attempt must not get the number, log and key of an earlier one."""
+    fill(sqlite_store)
+    sqlite_store._connection.execute("UPDATE task SET max_attempts = 9, base_delay = 0 WHERE id = 'root'")
+    for _ in range(2):
+        recover(sqlite_store).step([])
+    sqlite_store._connection.execute("PRAGMA ignore_check_constraints = ON")
+    sqlite_store._connection.execute(f"UPDATE task SET {damage} WHERE id = 'root'")
+    recover(sqlite_store)
+    found = sqlite_store._connection.execute("SELECT status, number FROM task WHERE id = 'root'").fetchone()
+    attempts = sqlite_store._connection.execute("SELECT number, outcome FROM attempt ORDER BY number").fetchall()
+    assert attempts == [(1, "crashed"), (2, "crashed"), (3, "crashed")]
+    assert found == ("failed", 3)
+
+
 def test_an_unknown_when_sets_its_child_aside(sqlite_store: SqliteStore):
     """Nobody knows what it waits for."""
     fill(sqlite_store)

@@ -233,18 +233,24 @@ def test_max_rss_is_not_the_daemons(bench: Bench) -> None:
 
 
 def test_reaped_elsewhere(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where somebody else reaps our children the end is told as unknown, and the worker lives."""
-    real = os.waitid
+    """Where somebody else reaps our children the end is told as unknown, and the worker lives. Nothing is signalled:
+    the pid may be that of another process by then.
+    """
+    real, signalled = os.waitid, []
 
     def robbed(kind: int, pid: int, options: int) -> object:
         real(kind, pid, options)
         os.waitpid(pid, 0)
         raise ChildProcessError
 
-    monkeypatch.setattr(os, "waitid", robbed)
-    ended = bench.run(command=["true"])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "waitid", robbed)
+        patch.setattr(os, "killpg", lambda group, number: signalled.append(group))
+        ended = bench.run(command=["true"])
     assert ended.outcome is Outcome.FAILED
     assert "not known" in (ended.error or "")
+    assert signalled == []
+    assert bench.run(command=["true"]).outcome is Outcome.SUCCEEDED
 
 
 def _umask() -> int:
