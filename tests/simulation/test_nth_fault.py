@@ -2,8 +2,9 @@
 
 The faults are put between the store and SQLite, one statement at a time (COMMIT included), once before it did its
 work and once after. For each place: an error that passes, an error that stays for a while, one that stays until the
-daemon has given up, was stopped and is started again, and a crash. Whatever happens, every request is answered at last, the ledger finds every promise kept at every step, and each task ends as it
-does without any fault. The same for the statements of a recovery.
+daemon has given up, was stopped and is started again, and a crash. Whatever happens, every request is answered at
+last, the ledger finds every promise kept at every step, and each task ends as it does without any fault. The same for
+the statements of a recovery.
 """
 
 from collections.abc import Iterator

@@ -99,7 +99,7 @@ def test_a_damaged_running_row_leaves_no_open_attempt(sqlite_store: SqliteStore)
 
 @pytest.mark.parametrize("damage", ["priority = 'x'", "number = 'x'", "number = -7", "number = 0, priority = 'x'"])
 def test_a_damaged_row_keeps_its_last_number(sqlite_store: SqliteStore, damage: str):
-    """Also where the count itself is damaged: a later attempt must not get the number, log and key of an earlier one."""
+    """Also where the count itself is damaged: a later attempt must not get number, log and key of an earlier one."""
     fill(sqlite_store)
     sqlite_store._connection.execute("UPDATE task SET max_attempts = 9, base_delay = 0 WHERE id = 'root'")
     for _ in range(2):
