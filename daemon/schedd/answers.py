@@ -120,6 +120,17 @@ class PausedAnswer(TypedDict):
     paused: bool
 
 
+class PruneAnswer(TypedDict):
+    """How many tasks, and lines of history (events, answers of keyed requests), were removed.
+
+    `more` says that there is more, for which there was no time.
+    """
+
+    tasks: int
+    lines: int
+    more: bool
+
+
 class Degraded(TypedDict):
     """What the daemon cannot do at the moment, or what an admin should see to; since when."""
 

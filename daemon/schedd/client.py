@@ -31,6 +31,7 @@ from schedd.answers import (
     EventView,
     Health,
     PausedAnswer,
+    PruneAnswer,
     ResultsAnswer,
     StatusAnswer,
     SubmitAnswer,
@@ -155,6 +156,11 @@ class Client:
         """Let `after` wait for `before`; `when` is succeeded (the default), failed or finished."""
         edge = {"before": before, "after": after} | ({"when": when} if when else {})
         return cast("DependAnswer", self._change("/v1/depend", _encode(edge), key))
+
+    def prune(self, older_than: float, keep_last: int = 0, *, dry_run: bool = False) -> PruneAnswer:
+        """Remove what ended longer than `older_than` seconds ago, for a few seconds; ask again while there is more."""
+        asked = {"older_than": older_than, "keep_last": keep_last, "dry_run": dry_run}
+        return cast("PruneAnswer", self._change("/v1/prune", _encode(asked), None))
 
     # --- questions ----------------------------------------------------------------------------------------------
 

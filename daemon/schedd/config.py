@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from schedd import durations
 from schedd.core import limits
 from schedd.paths import default_config, default_socket, default_state_dir
 
@@ -40,10 +41,25 @@ class Config(BaseModel):
         le=86_400,
         description="How long a stop lets running tasks finish before it interrupts them.",
     )
+    keep_for: float = Field(
+        default=7_776_000.0,
+        ge=0,
+        le=limits.MAX_DURATION_S,
+        description="How long ended tasks are kept, with their logs and events: a number of seconds, or `90d`.",
+    )
+    keep_last: int = Field(default=1, ge=0, description="How many batches of each name are kept however old they are.")
+    keep_tasks: int = Field(
+        default=1_000_000, ge=0, description="How many ended tasks are kept; the oldest batches go first."
+    )
     log_format: Literal["auto", "json", "console"] = Field(
         default="auto", description="`auto` is console on a terminal and JSON elsewhere."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
+
+    @field_validator("drain_timeout", "keep_for", mode="before")
+    @classmethod
+    def _read_duration(cls, value: Any) -> Any:
+        return durations.parse_duration(value) if isinstance(value, str) else value
 
     @field_validator("state_dir", "socket")
     @classmethod

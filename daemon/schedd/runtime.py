@@ -206,6 +206,11 @@ class Runtime:
         assert self._log_dir is not None, "this runtime keeps no logs"
         return logfiles.log_path(self._log_dir, seq, number)
 
+    def remove_logs(self, seq: int, number: int) -> None:
+        """Remove the output of a task that has had `number` attempts."""
+        assert self._log_dir is not None, "this runtime keeps no logs"
+        logfiles.remove_logs(self._log_dir, seq, number)
+
     def rows(self) -> list[Any]:
         """Every task, as plain records with `id`, `status`, `attempts`, `runs`, `error` and times."""
         source: Any = self.reads if self.reads is not None else self._store

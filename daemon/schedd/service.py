@@ -138,11 +138,14 @@ class Daemon:
         runtime.engine.on_fault = self._on_fault
         runtime.engine.on_complaint = self._on_complaint
         runtime.start()
+        retention = self._retention(runtime)
+        retention.start()
         watcher = threading.Thread(target=self._watch, args=(runtime,), name="watcher", daemon=True)
         watcher.start()
         self._log.info("ready", socket=str(config.socket_path), workers=config.workers)
         while not self._signals.count and runtime.is_alive():  # a byte may stand for a signal that means nothing to us
             self._signals.wait()
+        retention.stop()
         code = self._stop(runtime)
         server.stop(2.0)
         survivors = runtime.close()
@@ -206,7 +209,12 @@ class Daemon:
             workers=config.workers,
         )
         backend = Backend(
-            engine=runtime.engine, reads=runtime.reads, feed=self._feed, log_path=runtime.log_path, info=info
+            engine=runtime.engine,
+            reads=runtime.reads,
+            feed=self._feed,
+            log_path=runtime.log_path,
+            remove_logs=runtime.remove_logs,
+            info=info,
         )
         try:
             bound = bind(config.socket_path, config.socket_mode, config.socket_group)
@@ -219,6 +227,19 @@ class Daemon:
             bound.close()
             raise Refusal(ExitCode.SOCKET, str(error)) from None
         return server
+
+    def _retention(self, runtime: Any) -> Any:
+        from schedd.retention import Policy, Pruner, Retention
+
+        config = self._config
+
+        def policy() -> Any:
+            return Policy(time.time() - config.keep_for, config.keep_last, config.keep_tasks)
+
+        def on_removed(removed: Any) -> None:
+            self._journal.note("info", "history_removed", tasks=removed.tasks, lines=removed.lines)
+
+        return Retention(Pruner(runtime.engine, runtime.reads, runtime.remove_logs), policy, on_removed)
 
     def _stop(self, runtime: Any) -> ExitCode:
         if runtime.failure is None:

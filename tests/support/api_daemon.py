@@ -45,7 +45,7 @@ class ApiDaemon:
         self.engine.recover()
         self.reads = Reads(self.database)
         info = Info("1.2.3", os.getpid(), time.time(), str(home), workers)
-        self.backend = Backend(self.engine, self.reads, self.feed, self.log_path, info)
+        self.backend = Backend(self.engine, self.reads, self.feed, self.log_path, self.remove_logs, info)
         self.app = create_app(self.backend)
         self.server = ApiServer(self.app, bind(self.socket))
         self._thread = threading.Thread(target=self.engine.run, name="engine", daemon=True)
@@ -71,6 +71,11 @@ class ApiDaemon:
     def log_path(self, seq: int, number: int) -> Path:
         """Where the output of an attempt would be."""
         return self.home / f"{seq}.{number}.log"
+
+    def remove_logs(self, seq: int, number: int) -> None:
+        """Remove the output of every attempt of a task."""
+        for each in range(1, number + 1):
+            self.log_path(seq, each).unlink(missing_ok=True)
 
     def order_of(self, task_id: str) -> StartAttempt | None:
         """The attempt of a task that runs now."""

@@ -15,12 +15,22 @@ from schedd.api import (
     routes_daemon,
     routes_events,
     routes_logs,
+    routes_prune,
     routes_tasks,
     routes_waits,
 )
 from schedd.api.backend import Backend, Info
 
-_NOUNS = (routes_daemon, routes_batches, routes_tasks, routes_waits, routes_logs, routes_events, routes_admin)
+_NOUNS = (
+    routes_daemon,
+    routes_batches,
+    routes_tasks,
+    routes_waits,
+    routes_logs,
+    routes_events,
+    routes_admin,
+    routes_prune,
+)
 
 
 def create_app(backend: Backend) -> FastAPI:

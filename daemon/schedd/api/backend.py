@@ -47,12 +47,15 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One daemon as the routes see it. `log_path(seq, number)` is where the output of an attempt is kept."""
+    """One daemon as the routes see it. `log_path(seq, number)` is where the output of an attempt is kept, and
+    `remove_logs(seq, number)` removes that of a task with `number` attempts.
+    """
 
     engine: Engine
     reads: Reads
     feed: Feed
     log_path: Callable[[int, int], Path]
+    remove_logs: Callable[[int, int], None]
     info: Info
     _threads: anyio.CapacityLimiter = field(init=False, default_factory=lambda: anyio.CapacityLimiter(READ_THREADS))
 

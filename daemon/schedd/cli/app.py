@@ -37,6 +37,7 @@ VERBS: Final[Mapping[str, str]] = {  # in the order of the help: verb -> module 
     "run": "run",
     "check": "check",
     "backup": "backup",
+    "prune": "prune",
 }
 _SYNONYMS: Final[Mapping[str, str]] = {
     "add": "submit",

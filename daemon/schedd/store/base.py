@@ -40,6 +40,13 @@ class StoredAnswer(NamedTuple):
     answer: str
 
 
+class Pruned(NamedTuple):
+    """What a step of pruning deleted, and whether the same step has more to do."""
+
+    removed: int
+    more: bool
+
+
 class Store(Protocol):
     """Rows under one writer. Every method may raise StoreUnavailable, StatementFailed or StoreBroken.
 
@@ -90,6 +97,14 @@ class Store(Protocol):
 
     def load(self) -> Stored:
         """Every open task and its dependencies, for `Machine.rebuild`."""
+
+    def prune_tasks(self, seqs: Sequence[int], before: float) -> Pruned:
+        """Delete those of these tasks that ended before `before` and that nothing open depends on, with their edges
+        and attempts, and their batches where these are empty then; as much of it as one small step may.
+        """
+
+    def prune_history(self, before: float) -> Pruned:
+        """Delete the oldest lines of the event log and answers of keyed requests from before `before`, a small step."""
 
     def tend(self) -> str | None:
         """Look after the files between two transactions; what an admin should see to, if anything. Never raises."""

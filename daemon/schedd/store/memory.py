@@ -23,7 +23,7 @@ from schedd.core.model import (
     StoredTask,
     When,
 )
-from schedd.store.base import NewBatchRow, StatementFailed, StoredAnswer
+from schedd.store.base import NewBatchRow, Pruned, StatementFailed, StoredAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +165,33 @@ class MemoryStore:
 
     def remember(self, key: str, digest: str, answer: str, at: float) -> None:
         self._set(self._answers, key, StoredAnswer(digest, answer))
+
+    def prune_tasks(self, seqs: Sequence[int], before: float) -> Pruned:
+        awaited = {on for seq, edges in self._edges.items() if not self._tasks[seq].status.is_terminal for on in edges}
+        removed = 0
+        for seq in seqs:
+            row = self._tasks.get(seq)
+            if row is None or row.settled_at is None or row.settled_at >= before or seq in awaited:
+                continue
+            for table in (self._tasks, self._payloads, self._edges):
+                self._drop(table, seq)
+            self._drop(self._ids, row.id)
+            for edges in self._edges.values():
+                self._drop(edges, seq)
+            members = self._members[row.batch_seq]
+            self._set(self._members, row.batch_seq, [member for member in members if member != seq])
+            removed += 1
+        self._drop_empty_batches()
+        return Pruned(removed, more=False)
+
+    def _drop_empty_batches(self) -> None:
+        for name, seq in list(self._batches.items()):
+            if not self._members.get(seq):
+                self._drop(self._batches, name)
+
+    def prune_history(self, before: float) -> Pruned:
+        """There is none."""
+        return Pruned(0, more=False)
 
     # --- reads --------------------------------------------------------------------------------------------------
 

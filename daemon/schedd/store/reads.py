@@ -30,6 +30,19 @@ _task, _attempt, _batch, _edge, _event = tables.task, tables.attempt, tables.bat
 _LAST_FAILED = """
 SELECT seq FROM task INDEXED BY ix_task_failed WHERE status = 'failed' ORDER BY settled_at DESC LIMIT :limit
 """
+_PRUNABLE_BATCHES = f"""
+SELECT b.seq FROM batch AS b
+WHERE b.seq > :after AND b.created_at < :before
+AND NOT EXISTS (
+    SELECT 1 FROM task AS t WHERE t.batch_seq = b.seq AND (t.settled_at IS NULL OR t.settled_at >= :before))
+AND NOT EXISTS (
+    SELECT 1 FROM task AS t CROSS JOIN dependency AS d ON d.on_seq = t.seq CROSS JOIN task AS c ON c.seq = d.task_seq
+    WHERE t.batch_seq = b.seq AND {tables.OPEN.replace("status", "c.status")})
+AND (:keep_last = 0 OR b.base_name IS NULL OR EXISTS (
+    SELECT 1 FROM batch AS n WHERE n.base_name = b.base_name AND n.seq > b.seq
+    ORDER BY n.seq LIMIT 1 OFFSET :keep_last - 1))
+ORDER BY b.seq LIMIT :limit
+"""  # noqa: S608 - a constant of ours
 _TERMINAL = ("succeeded", "failed", "cancelled", "skipped")
 
 
@@ -191,6 +204,37 @@ class Reads:
             counts = _pairs(connection, counting)
             unsuccessful = _dicts(connection, naming.limit(MAX_UNSUCCESSFUL))
         return counts, unsuccessful
+
+    # --- what may be pruned -------------------------------------------------------------------------------------
+
+    def prunable_batches(self, before: float, keep_last: int, after: int, limit: int) -> list[int]:
+        """The seqs of batches above `after`, in order, whose tasks all ended before `before` (UTC seconds) and that
+        nothing open depends on. Of each name the `keep_last` newest are not among them.
+        """
+        values = {"before": before, "keep_last": keep_last, "after": after, "limit": limit}
+        with self._reading() as connection:
+            return list(connection.execute(text(_PRUNABLE_BATCHES), values).scalars())
+
+    def prunable_tasks(self, batch_seq: int, limit: int) -> list[tuple[int, int]]:
+        """The (seq, number of attempts) of the newest tasks of a batch."""
+        query = (
+            select(_task.c.seq, _task.c.number)
+            .where(_task.c.batch_seq == batch_seq)
+            .order_by(_task.c.seq.desc())
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            return [(row.seq, row.number) for row in connection.execute(query)]
+
+    def batch_size(self, batch_seq: int) -> int:
+        """How many tasks a batch has."""
+        query = select(func.count()).select_from(_task).where(_task.c.batch_seq == batch_seq)
+        with self._reading() as connection:
+            return connection.execute(query).scalar() or 0
+
+    def ended(self) -> int:
+        """How many tasks have ended."""
+        return sum(count for status, count in self.counts().items() if status in _TERMINAL)
 
     # --- events -------------------------------------------------------------------------------------------------
 

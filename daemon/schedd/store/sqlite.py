@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from schedd.core.events import Logged, Output, StartedAttempt
 from schedd.core.model import Capacity, KnownTask, OpenTask, Status, Stored, When
-from schedd.store import loading, statements
-from schedd.store.base import NewBatchRow, StoreBroken, StoredAnswer, StoreUnavailable
+from schedd.store import loading, pruning, statements
+from schedd.store.base import NewBatchRow, Pruned, StoreBroken, StoredAnswer, StoreUnavailable
 from schedd.store.connect import JOURNAL_LIMIT_BYTES, writing_engine
 from schedd.store.faults import translated
 from schedd.store.policies import retry_rules
@@ -149,6 +149,14 @@ class SqliteStore:
     def remember(self, key: str, digest: str, answer: str, at: float) -> None:
         with translated(self.path):
             self._connection.execute(statements.INSERT_REQUEST, (key, digest, answer, at))
+
+    def prune_tasks(self, seqs: Sequence[int], before: float) -> Pruned:
+        with translated(self.path):
+            return pruning.prune_tasks(self._connection, seqs, before)
+
+    def prune_history(self, before: float) -> Pruned:
+        with translated(self.path):
+            return pruning.prune_history(self._connection, before)
 
     # --- reads --------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,15 @@ Tests: tests/unit/test_wire*.py.
 from schedd.wire.findings import SpecError
 from schedd.wire.jsontext import decode_json
 from schedd.wire.parsing import parse_batch, parse_batch_json
-from schedd.wire.requests import DependRequest, IdsRequest, parse_depend, parse_empty, parse_ids
+from schedd.wire.requests import (
+    DependRequest,
+    IdsRequest,
+    PruneRequest,
+    parse_depend,
+    parse_empty,
+    parse_ids,
+    parse_prune,
+)
 from schedd.wire.spec import BatchSpec, DependencySpec, RetrySpec, TaskDefaults, TaskSpec, json_schema
 
 __all__ = [
@@ -24,6 +32,7 @@ __all__ = [
     "DependRequest",
     "DependencySpec",
     "IdsRequest",
+    "PruneRequest",
     "RetrySpec",
     "SpecError",
     "TaskDefaults",
@@ -35,4 +44,5 @@ __all__ = [
     "parse_depend",
     "parse_empty",
     "parse_ids",
+    "parse_prune",
 ]

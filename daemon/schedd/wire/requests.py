@@ -9,7 +9,7 @@ from schedd.core import limits
 from schedd.core.model import When
 from schedd.wire.findings import Findings, describe
 from schedd.wire.jsontext import decode_json
-from schedd.wire.spec import TaskName, WhenName, at_most, keys_of
+from schedd.wire.spec import Duration, TaskName, WhenName, at_most, keys_of
 
 _STRICT = ConfigDict(strict=True, extra="forbid")
 
@@ -38,12 +38,30 @@ class DependRequest(TypedDict, total=False):
 
 
 @with_config(_STRICT)
+class PruneRequest(TypedDict, total=False):
+    """What may go."""
+
+    older_than: Required[Annotated[Duration, Field(description="Remove what ended longer ago than this.")]]
+    keep_last: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=limits.MAX_INTEGER,
+            description="Keep the newest batches of each name, as many as this, however old.",
+            json_schema_extra={"default": 0},
+        ),
+    ]
+    dry_run: Annotated[bool, Field(description="Only count what would go.", json_schema_extra={"default": False})]
+
+
+@with_config(_STRICT)
 class _EmptyRequest(TypedDict):
     """A request that says all by its address."""
 
 
 _IDS: Final = TypeAdapter(IdsRequest)
 _DEPEND: Final = TypeAdapter(DependRequest)
+_PRUNE: Final = TypeAdapter(PruneRequest)
 _EMPTY: Final = TypeAdapter(_EmptyRequest)
 
 
@@ -57,6 +75,12 @@ def parse_depend(raw: bytes) -> tuple[str, str, When]:
     """`before`, `after` and `when` of a DependRequest. Raises SpecError."""
     request: DependRequest = _parse(_DEPEND, DependRequest, raw)
     return request["before"], request["after"], When(request.get("when", "succeeded"))
+
+
+def parse_prune(raw: bytes) -> PruneRequest:
+    """A PruneRequest. Raises SpecError."""
+    request: PruneRequest = _parse(_PRUNE, PruneRequest, raw)
+    return request
 
 
 def parse_empty(raw: bytes) -> None:

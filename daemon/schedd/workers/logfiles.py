@@ -8,6 +8,8 @@ Tests: tests/unit/workers/test_logfiles.py.
 """
 
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -39,3 +41,14 @@ def open_log(path: Path, *, anew: bool = False) -> int:
     except FileNotFoundError:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         return os.open(path, flags, 0o640)
+
+
+def remove_logs(log_dir: Path, seq: int, number: int) -> None:
+    """Remove the log files of a task that has had `number` attempts. What cannot be removed is left: without its task a
+    log is worth nothing, and does no harm.
+    """
+    first = log_path(log_dir, seq, 1)
+    with suppress(OSError):
+        first.unlink(missing_ok=True)
+    if number > 1:
+        shutil.rmtree(first.parent / str(seq), ignore_errors=True)

@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from schedd.workers.logfiles import log_path, open_log
+from schedd.workers.logfiles import log_path, open_log, remove_logs
 
 
 def entries(paths: list[Path]) -> Counter[Path]:
@@ -53,3 +53,16 @@ def test_a_log_opened_anew_holds_nothing_of_another_attempt(tmp_path: Path) -> N
     os.write(descriptor, b"b")
     os.close(descriptor)
     assert path.read_bytes() == b"ab"
+
+
+def test_the_logs_of_every_attempt_are_removed(tmp_path: Path) -> None:
+    """Those of later attempts stand elsewhere than that of the first; those of other tasks stay."""
+    mine = [log_path(tmp_path, 7, number) for number in (1, 2, 1_500)]
+    others = [log_path(tmp_path, 8, number) for number in (1, 2)]
+    for path in (*mine, *others):
+        os.close(open_log(path))
+    remove_logs(tmp_path, 7, 1_500)
+    remove_logs(tmp_path, 9, 2)
+    assert not any(path.exists() for path in mine)
+    assert not mine[1].parents[1].exists()
+    assert all(path.exists() for path in others)
