@@ -59,9 +59,11 @@ def test_a_check_does_not_let_go_of_the_lock_of_the_database(schedd: Client, dae
     daemon.store.begin()  # the engine is idle: this is its connection
     try:
         schedd.check()
-        with closing(sqlite3.connect(daemon.database, isolation_level=None, timeout=0)) as other:
-            with pytest.raises(sqlite3.OperationalError, match="locked"):
-                other.execute("BEGIN IMMEDIATE")
+        with (
+            closing(sqlite3.connect(daemon.database, isolation_level=None, timeout=0)) as other,
+            pytest.raises(sqlite3.OperationalError, match="locked"),
+        ):
+            other.execute("BEGIN IMMEDIATE")
     finally:
         daemon.store.rollback()
 

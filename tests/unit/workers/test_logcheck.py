@@ -24,7 +24,7 @@ def database(tmp_path: Path) -> Path:
     path = tmp_path / "schedd.db"
     migrate.upgrade(path)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("INSERT INTO batch VALUES (1, NULL, 1.0)")
+        connection.execute("INSERT INTO batch (seq, created_at) VALUES (1, 1.0)")
         connection.commit()
     return path
 
