@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from schedd.client import Client, ClientError, ProblemError
+from schedd.store.check import check_database
+from schedd.store.findings import ERROR
 from support import benches, tally
 
 graphs: Any = benches.load("graphs")
@@ -114,6 +116,8 @@ class Load:
 def judge(home: Path, daemon: Any, load: Load) -> None:
     """Compare the record, the rows and the answers. Raises AssertionError with every violation."""
     database = daemon.state_dir / "schedd.db"
+    report = check_database(database)
+    assert report.count(ERROR) == 0, report
     rows = real.read_rows(database)
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
         tasks = {
