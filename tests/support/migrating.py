@@ -92,18 +92,18 @@ def lost_in(before: dict[str, dict[str, list[Any]]], after: dict[str, dict[str, 
     ]
 
 
-def intercept(pass_by: Callable[[str, str], None]) -> Callable[[], None]:
-    """Have `pass_by("before" | "after", sql)` called around each operation of the store on SQLite; it may raise.
+def intercept(pass_by: Callable[[sqlite3.Connection, str, str], None]) -> Callable[[], None]:
+    """Have `pass_by(connection, "before" or "after", sql)` called around each operation on SQLite; it may raise.
 
     Returns what ends it.
     """
 
     class Cursor(sqlite3.Cursor):
         def execute(self, sql: str, *parameters: Any) -> Any:
-            pass_by("before", sql)
+            pass_by(self.connection, "before", sql)
             result = super().execute(sql, *parameters)
             try:
-                pass_by("after", sql)
+                pass_by(self.connection, "after", sql)
             except BaseException:
                 super().close()  # or the traceback would keep the statement in progress, which no real fault does
                 raise
@@ -117,14 +117,14 @@ def intercept(pass_by: Callable[[str, str], None]) -> Callable[[], None]:
             return self.cursor().execute(sql, *parameters)
 
         def commit(self) -> None:
-            pass_by("before", "COMMIT")
+            pass_by(self, "before", "COMMIT")
             super().commit()
-            pass_by("after", "COMMIT")
+            pass_by(self, "after", "COMMIT")
 
         def backup(self, target: Any, **more: Any) -> None:
-            pass_by("before", "backup")
+            pass_by(self, "before", "backup")
             super().backup(target, **more)
-            pass_by("after", "backup")
+            pass_by(self, "after", "backup")
 
     class Module:
         def __getattr__(self, name: str) -> Any:
@@ -154,7 +154,7 @@ def main() -> None:
         importlib.import_module(name)
     count = 0
 
-    def pass_by(when: str, sql: str) -> None:
+    def pass_by(connection: sqlite3.Connection, when: str, sql: str) -> None:
         nonlocal count
         count += 1
         if count == at:

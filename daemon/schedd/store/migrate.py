@@ -72,14 +72,6 @@ def upgrade(path: Path) -> Upgrade:
     return Upgrade(revision, HEAD, backup)
 
 
-def _is_still(path: Path, revision: str | None) -> bool:
-    """Whether the database has this revision: a commit that raised may have been durable all the same."""
-    try:
-        return _revision(path) == revision
-    except (StoreBroken, StoreUnavailable):
-        return False
-
-
 def _revision(path: Path) -> str | None:
     """The revision of a database; None for one that is absent or empty. Raises StoreBroken for one that is not ours."""
     if path.is_dir():

@@ -1,9 +1,10 @@
-"""Each operation of an upgrade fails, or is the last one of the process: the old database is whole, the next start
-finishes.
+"""Each operation of the upgrade of an old database fails, or is the last one of the process: the old database is whole,
+and the next start finishes.
 
-A step of a release to come is made up here (`support.migrating.REBUILD`): it builds a table anew on whose rows others
-depend, so it is worth breaking. The databases are those of all former releases, so their steps are broken as well, and
-an absent one.
+Upgraded are the databases of all former releases, with what is in them, so every step is broken at each place. One of a
+release to come is made up (`support.migrating.REBUILD`): it builds a table anew on whose rows others depend. Beside the
+scripts, the backup and the looks at the file fail as well. (test_migration_faults.py does it without data, from nothing
+too, with more kinds of faults.)
 """
 
 import itertools
@@ -12,7 +13,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -22,12 +22,13 @@ from schedd.store import migrate
 from schedd.store.base import StoreUnavailable
 from support import migrating
 from support.migrating import NEXT, OLD, lost_in, revision_of, rows_of
+from support.nth import BUSY, FULL, IOERR, Place
 
-FULL, IOERR, BUSY = sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY
-STARTS = [*sorted(path.stem for path in OLD.glob("*.db")), "absent"]
+RELEASES = sorted(path.stem for path in OLD.glob("*.db"))
 KILLS = 12
 
-from_each_release = pytest.mark.parametrize("start", STARTS)
+from_each_release = pytest.mark.parametrize("start", RELEASES)
+from_each_and_nothing = pytest.mark.parametrize("start", [*RELEASES, "absent"])
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def assert_sound(path: Path) -> None:
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
-@from_each_release
+@from_each_and_nothing
 def test_the_step_keeps_what_depends_on_the_table(start: str, tmp_path: Path, scripts: Path):
     """Without any fault; the copy is named for the revision that it has."""
     case = Case(tmp_path, start)
@@ -104,22 +105,6 @@ def test_the_step_keeps_what_depends_on_the_table(start: str, tmp_path: Path, sc
         assert (done.from_revision, done.backup) == (None, None)
     else:
         assert (done.from_revision, done.backup) == (start, case.path.with_name(f"schedd.db.{start}.bak"))
-
-
-def fault_at(at: int, code: int, stays: bool, hits: list[str]) -> Callable[[str, str], None]:
-    """What fails at the `at`-th point of time at which the program and SQLite meet, for once or from there on."""
-    count = 0
-
-    def pass_by(when: str, sql: str) -> None:
-        nonlocal count
-        count += 1
-        if count == at or (stays and count > at):
-            hits.append(f"{when} {sql}")
-            error = sqlite3.OperationalError("simulated")
-            error.sqlite_errorcode = code
-            raise error
-
-    return pass_by
 
 
 def try_to_upgrade(path: Path) -> str:
@@ -133,11 +118,11 @@ def try_to_upgrade(path: Path) -> str:
     return ""
 
 
-def fail(case: Case, at: int, code: int, stays: bool) -> list[str]:
-    """Upgrade with a fault, judge what it leaves, and finish without one. The places that failed."""
+def fail(case: Case, at: int, code: int, stays: bool) -> bool:
+    """Upgrade with a fault, judge what it leaves, and finish without one; whether the place was reached."""
     case.lay_out()
-    hits: list[str] = []
-    end = migrating.intercept(fault_at(at, code, stays, hits))
+    place = Place(at, code, stays)
+    end = migrating.intercept(place.pass_by)
     try:
         refused = try_to_upgrade(case.path)
         if stays and refused:
@@ -145,13 +130,13 @@ def fail(case: Case, at: int, code: int, stays: bool) -> list[str]:
             assert refused
     finally:
         end()
-    assert bool(refused) == bool(hits), f"{hits}, and it says: {refused}"
+    assert bool(refused) == bool(place.hits), f"{place.met}, and it says: {refused}"
     if refused:
         assert not refused.startswith("what was changed?"), refused
         case.judge_unfinished()
         migrate.upgrade(case.path)
     case.judge_finished()
-    return hits
+    return bool(place.hits)
 
 
 @pytest.mark.slow
@@ -177,7 +162,7 @@ def operations(case: Case) -> int:
     """How often the program and SQLite meet during an upgrade."""
     case.lay_out()
     count: list[str] = []
-    end = migrating.intercept(lambda when, sql: count.append(sql))
+    end = migrating.intercept(lambda connection, when, sql: count.append(sql))
     try:
         migrate.upgrade(case.path)
     finally:
@@ -187,7 +172,7 @@ def operations(case: Case) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@from_each_release
+@from_each_and_nothing
 def test_a_kill_at_any_operation_leaves_the_old_database_whole(start: str, tmp_path: Path, scripts: Path):
     """SIGKILL at moments from the first operation to the last; the next start finishes, with a copy from before."""
     case = Case(tmp_path, start)
