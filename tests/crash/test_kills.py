@@ -29,6 +29,9 @@ WORKERS = 4
 MOST_OPEN = 60
 """The load pauses while so many tasks are open: a longer queue would only make the end of the test longer."""
 
+SECONDS = (0.0, 0.02, 0.1, 0.3, 2.0)
+"""How long tasks take. The longest outlive a kill and the start after it, unless that start kills them."""
+
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(240 + 10 * KILLS)]
 
 
@@ -77,7 +80,7 @@ class Load:
         for index, name in enumerate(names):
             deps = [other for other in names[:index] if self._random.random() < 0.4]
             self.deps[name] = tuple(deps)
-            seconds = f"{self._random.choice([0.0, 0.02, 0.1, 0.3]):.3f}"
+            seconds = f"{self._random.choice(SECONDS):.3f}"
             command = ["/bin/sh", str(graphs.STEP), str(self._record), name, seconds]
             tasks[name] = {"command": command, "deps": deps, "priority": self._random.randint(-1, 1)}
         retry = {"max_attempts": 1000, "base_delay": 0.01, "max_delay": 0.1}
