@@ -23,7 +23,9 @@ def tour() -> str:
     return "".join(blocks)
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "bench/README.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "bench/README.md", "docs/operations.md"]
+)
 def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
     """Every relative link names a file or directory of the checkout."""
     path = ROOT / page

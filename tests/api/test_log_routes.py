@@ -44,6 +44,33 @@ def test_an_attempt_that_wrote_nothing_has_an_empty_output(schedd: Client) -> No
 
 
 @pytest.mark.usefixtures("running")
+def test_a_log_that_is_gone_is_told(daemon: ApiDaemon, schedd: Client, started: Callable[[str], None]) -> None:
+    """An empty output would be taken for silence. What need not have had a log has an empty one."""
+    daemon.end("a", Outcome.START_FAILED, error="no such program")
+    started("a")
+    daemon.end("a", Outcome.SUCCEEDED)
+    schedd.wait(["a"])
+    assert b"".join(schedd.log("a", attempt=1)) == b""
+    for follow in (False, True):
+        with pytest.raises(ProblemError, match="the log of attempt 2 of a is not there any more") as caught:
+            list(schedd.log("a", follow=follow))
+        assert (caught.value.status, caught.value.code) == (404, "log_missing")
+        assert str(daemon.log_path(1, 2)) in caught.value.detail
+    daemon.log_path(1, 2).touch()
+    assert b"".join(schedd.log("a")) == b""
+
+
+def test_a_function_in_a_thread_that_said_nothing_has_an_empty_output(
+    daemon: ApiDaemon, schedd: Client, started: Callable[[str], None]
+) -> None:
+    """Its log is made by its first word."""
+    schedd.submit({"tasks": [{"id": "b", "call": "os:getpid", "isolation": "thread"}]})
+    daemon.end("b")
+    schedd.wait(["b"])
+    assert b"".join(schedd.log("b")) == b""
+
+
+@pytest.mark.usefixtures("running")
 def test_each_attempt_has_its_output_and_the_last_is_the_default(
     daemon: ApiDaemon, schedd: Client, ask: Ask, started: Callable[[str], None]
 ) -> None:

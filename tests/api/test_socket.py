@@ -12,6 +12,7 @@ import pytest
 
 from schedd.api import socket as api_socket
 from schedd.api.socket import SocketError, bind
+from schedd.lock import StateDirLock
 
 
 def mode_of(path: Path) -> int:
@@ -146,15 +147,24 @@ def test_of_many_daemons_that_start_at_once_one_gets_the_socket(tmp_path: Path) 
     made[0].close()
 
 
-def test_a_directory_that_is_held_by_another_is_refused_after_a_while(
+def test_a_path_that_is_held_by_another_is_refused_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lock that is never given back does not hold a start for ever."""
     monkeypatch.setattr(api_socket, "LOCK_PATIENCE_S", 0.05)
-    held = os.open(tmp_path, os.O_RDONLY)
+    held = os.open(tmp_path / "s.lock", os.O_RDONLY | os.O_CREAT)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(SocketError, match=r"holds .* locked"):
             bind(tmp_path / "s")
     finally:
         os.close(held)
+
+
+def test_a_socket_may_lie_in_the_state_directory(tmp_path: Path) -> None:
+    """Which this daemon holds locked, and for as long as it lives: that is where SCHEDD_STATE_DIR has it."""
+    lock = StateDirLock(tmp_path)
+    try:
+        bind(tmp_path / "s").close()
+    finally:
+        lock.release()

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from schedd.client import Client, ClientError, ProblemError
+from schedd.store.check import check_database
+from schedd.store.findings import ERROR
 from support import benches, tally
 
 graphs: Any = benches.load("graphs")
@@ -26,6 +28,9 @@ KILLS = int(os.environ.get("SCHEDD_CRASH_KILLS", "25"))
 WORKERS = 4
 MOST_OPEN = 60
 """The load pauses while so many tasks are open: a longer queue would only make the end of the test longer."""
+
+SECONDS = (0.0, 0.02, 0.1, 0.3, 2.0)
+"""How long tasks take. The longest outlive a kill and the start after it, unless that start kills them."""
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(240 + 10 * KILLS)]
 
@@ -75,7 +80,7 @@ class Load:
         for index, name in enumerate(names):
             deps = [other for other in names[:index] if self._random.random() < 0.4]
             self.deps[name] = tuple(deps)
-            seconds = f"{self._random.choice([0.0, 0.02, 0.1, 0.3]):.3f}"
+            seconds = f"{self._random.choice(SECONDS):.3f}"
             command = ["/bin/sh", str(graphs.STEP), str(self._record), name, seconds]
             tasks[name] = {"command": command, "deps": deps, "priority": self._random.randint(-1, 1)}
         retry = {"max_attempts": 1000, "base_delay": 0.01, "max_delay": 0.1}
@@ -114,6 +119,8 @@ class Load:
 def judge(home: Path, daemon: Any, load: Load) -> None:
     """Compare the record, the rows and the answers. Raises AssertionError with every violation."""
     database = daemon.state_dir / "schedd.db"
+    report = check_database(database)
+    assert report.count(ERROR) == 0, report
     rows = real.read_rows(database)
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
         tasks = {

@@ -1,8 +1,9 @@
 """The daemon's unix socket: made here and handed over to the HTTP server, which would make it writable for everybody.
 
 What is removed is a dead *socket* and nothing else; a live one belongs to another daemon. Check, removal and bind
-happen under a lock on the directory, so that of two daemons that start at once one gets the path and the other an
-error. Tests: tests/api/test_socket.py.
+happen under a lock on a file beside it, so that of two daemons that start at once one gets the path and the other an
+error. (Not on the directory: a state directory is locked for as long as its daemon lives.)
+Tests: tests/api/test_socket.py.
 """
 
 import fcntl
@@ -41,7 +42,7 @@ def bind(path: Path, mode: int = 0o660, group: str | None = None) -> socket.sock
     gid = _gid_of(group)
     try:
         _make_dir(path.parent, gid)
-        with _locked(path.parent):
+        with _locked(path.with_name(f"{path.name}.lock")):
             _remove_dead(path)
             return _bind(path, mode, gid)
     except OSError as error:
@@ -118,9 +119,12 @@ def _gid_of(group: str | None) -> int:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory against other daemons that start. Raises SocketError if one holds it for too long."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _locked(file: Path) -> Iterator[None]:
+    """Hold the path against other daemons that start. Raises SocketError if one holds it for too long.
+
+    The file stays: who removed it could take it away from under the next one.
+    """
+    descriptor = os.open(file, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
         deadline = time.monotonic() + LOCK_PATIENCE_S
         while True:
@@ -129,7 +133,7 @@ def _locked(directory: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise SocketError(f"another process holds {directory} locked; try again") from None
+                    raise SocketError(f"another process holds {file} locked; try again") from None
             time.sleep(0.02)
         yield
     finally:

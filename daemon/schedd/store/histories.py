@@ -27,6 +27,8 @@ class History(NamedTuple):
     last_run: Any
     low: int
     high: int
+    uses_all: int
+    """Whether it fails only when it has no attempts left."""
 
     @property
     def run(self) -> Any:
@@ -36,18 +38,20 @@ class History(NamedTuple):
 
 # Only what breaks a rule leaves SQLite; which rule, `_faults_of` says.
 # Whether a start that failed counts is not in the row: it does, unless schedd was at fault. Hence two sums.
+_IN_THIS_RUN = "a.number > t.base_number AND a.run = t.runs + (t.status <> 'succeeded')"
 _HISTORIES = f"""
 SELECT {NAME}, t.status, t.number, t.attempts, t.max_attempts, t.runs, coalesce(t.times, 1) AS times,
-       count(a.number) AS n, min(a.number) AS first, max(a.number) AS last, coalesce(max(a.run), 0) AS last_run,
-       coalesce(sum(a.run = t.runs + (t.status <> 'succeeded')
-                    AND a.outcome NOT IN ('interrupted', 'start_failed')), 0) AS low,
-       coalesce(sum(a.run = t.runs + (t.status <> 'succeeded') AND a.outcome <> 'interrupted'), 0) AS high
+       count(a.number) AS n, min(a.number) AS first, max(a.number) AS last,
+       coalesce(max(a.run) FILTER (WHERE a.number > t.base_number), 0) AS last_run,
+       coalesce(sum(a.outcome NOT IN ('interrupted', 'start_failed')) FILTER (WHERE {_IN_THIS_RUN}), 0) AS low,
+       coalesce(sum(a.outcome <> 'interrupted') FILTER (WHERE {_IN_THIS_RUN}), 0) AS high,
+       t.deadline IS NULL AND t.retry_rules IS NULL AS uses_all
 FROM task AS t LEFT JOIN attempt AS a ON a.task_seq = t.seq
 WHERE {NOT_ASIDE}
 GROUP BY t.seq
 HAVING coalesce(last, 0) <> t.number OR n > 0 AND (first <> 1 OR last - first + 1 <> n)
     OR t.attempts NOT BETWEEN low AND high OR t.attempts > t.max_attempts
-    OR t.status = 'failed' AND t.attempts <> t.max_attempts OR t.status = 'skipped' AND t.attempts <> 0
+    OR t.status = 'failed' AND uses_all AND t.attempts <> t.max_attempts OR t.status = 'skipped' AND t.attempts <> 0
     OR last_run > t.runs + (t.status <> 'succeeded')
     OR t.runs <> coalesce(t.times, 1) AND t.status = 'succeeded'
     OR t.runs >= coalesce(t.times, 1) AND t.status <> 'succeeded'
@@ -79,7 +83,7 @@ def _faults_of(task: History) -> Iterator[tuple[str, str]]:
         yield "attempts_miscounted", story
     if task.attempts > task.max_attempts:
         yield "attempts_miscounted", f"was tried {task.attempts} times and may be tried {task.max_attempts} times"
-    elif task.status == "failed" and task.attempts < task.max_attempts:
+    elif task.status == "failed" and task.uses_all and task.attempts < task.max_attempts:
         yield "attempts_miscounted", f"failed after {task.attempts} attempts of the {task.max_attempts} that it has"
     elif task.status == "skipped" and task.attempts:
         yield "attempts_miscounted", f"was skipped and yet counts {task.attempts} attempts"

@@ -78,9 +78,10 @@ RULES = (
         f"{_EDGES} t.status = 'pending' AND p.status IN {ENDED} AND NOT {_MET}",
         "{0} waits for {1} to be {2}, which is {3} and stays so",
     ),
-    Rule(  # an edge cannot be added to what has started, and what has ended does not change
+    Rule(  # an edge cannot be added to what has started, and what has ended does not change, but by a retry
         "started_too_early",
-        f"{_EDGES} t.number > 0 AND t.status <> 'skipped' AND t.seq <> p.seq AND NOT {_MET}",
+        f"{_EDGES} t.number > t.base_number AND t.status <> 'skipped' AND t.seq <> p.seq AND NOT {_MET} "
+        "AND p.base_number = 0",
         "{0} is {4} and has started, although {1} is {3} and not {2}",
     ),
     Rule(  # ci-12: the digits at the end are its number, what is before the hyphen is its base
@@ -117,6 +118,9 @@ RULES = (
         "the detail of event {1} is not JSON",
     ),
     Rule(
+        "bad_json", "SELECT NULL, name FROM schedule WHERE NOT json_valid(spec)", "the spec of schedule {1} is not JSON"
+    ),
+    Rule(
         "bad_setting",
         "SELECT NULL, value FROM setting WHERE name = 'paused' AND value NOT IN ('0', '1')",
         "the setting `paused` is neither 0 nor 1 but {1}",
@@ -124,7 +128,8 @@ RULES = (
     Rule("set_aside", f"SELECT {NAME}, t.error FROM task AS t WHERE NOT {NOT_ASIDE}", "{0} was {1}"),
     Rule(
         "skipped_without_reason",
-        f"SELECT {NAME} FROM task AS t WHERE t.status = 'skipped' AND NOT EXISTS (SELECT 1 FROM dependency AS d "
+        f"SELECT {NAME} FROM task AS t WHERE t.status = 'skipped' AND t.start_before IS NULL "
+        "AND NOT EXISTS (SELECT 1 FROM dependency AS d "
         f"JOIN task AS p ON p.seq = d.on_seq WHERE d.task_seq = t.seq AND p.status IN {ENDED} AND NOT {_MET})",
         "{0} was skipped, and nothing that it depends on says why",
     ),

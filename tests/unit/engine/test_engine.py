@@ -185,6 +185,20 @@ class TestFaults:
         assert len(pauses) == 6
         assert bench.status("a") is Status.SUCCEEDED
 
+    def test_what_a_fault_holds_back_is_written_facts_first(self, bench: Bench):
+        """The one exception to the order of the inbox: a fact must be written, and may fit where a call does not."""
+        bench.submit(task("a"))
+        bench.faults = [("begin", LOCKED)]
+        cancel = bench.call(CancelTasks(("a",)), "k", "d")
+        bench.end(1)
+        bench.faults = []
+        bench.clock.advance(1.0)
+        bench.step()
+        assert bench.status("a") is Status.SUCCEEDED
+        assert not cancel.done()
+        bench.step()
+        assert cancel.result(0)["results"][0]["error"] == AlreadyEnded.code
+
     def test_a_round_before_its_time_does_not_hammer_the_store(self, bench: Bench):
         """Messages that arrive during the pause wait for it."""
         bench.faults = [("begin", LOCKED)]

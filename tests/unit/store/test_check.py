@@ -8,11 +8,12 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from schedd.core.batch import NewBatch
-from schedd.core.model import Dependency, NewTask, Outcome, Recurrence, RetryPolicy, When
+from schedd.core.model import Dependency, Moment, NewTask, Outcome, Recurrence, RetryPolicy, When
 from schedd.engine.inbox import Call, Request
 from schedd.engine.loop import Engine
 from schedd.engine.requests import CancelTasks, HoldTasks, PauseStarting, SubmitBatch
@@ -45,6 +46,9 @@ TASKS = [
     task("behind", Dependency("waiting", When.FINISHED)),
     task("later", delay=500.0),
     task("held", delay=0.0, priority=9),
+    task("expired", delay=500.0, deadline=Moment(3.0)),
+    task("too-late", delay=500.0, start_before=Moment(3.0)),
+    NewTask("{}", "picky", retry=RetryPolicy(5, 0.0, 0.0, never_on_exit_codes=(3,))),
     task(None),
 ]
 ENDS = {
@@ -52,6 +56,7 @@ ENDS = {
     "mended": [Outcome.CRASHED, Outcome.INTERRUPTED],
     "unstartable": [Outcome.START_FAILED],
     "endless": [Outcome.CANCELLED],
+    "picky": [Outcome.FAILED],
 }
 RUNNING = ("busy",)
 
@@ -80,9 +85,11 @@ def fill(path: Path) -> None:
             if order.id not in RUNNING:
                 left = ends.get(order.id)
                 outcome = left.pop(0) if left else Outcome.SUCCEEDED
-                more = {"result": '{"n": 1}'} if outcome is Outcome.SUCCEEDED else {"error": "no"}
+                more: dict[str, Any] = (
+                    {"result": '{"n": 1}'} if outcome is Outcome.SUCCEEDED else {"error": "no", "exit_code": 3}
+                )
                 if outcome is Outcome.START_FAILED:
-                    more["counts"] = False  # type: ignore[assignment]
+                    more["counts"] = False
                 engine.step([executor.end(seq, outcome, clock.now(), **more)])
         clock.advance(6.0)
         engine.step([])
@@ -126,7 +133,7 @@ def test_a_sound_database_gives_no_finding(filled: Path):
     assert {*outcomes} == {*map(str, Outcome), None}
     report = check_database(filled)
     assert (report.kinds, report.unjudged) == ({}, None)
-    assert (report.tasks, report.revision) == (16, check.HEAD)
+    assert (report.tasks, report.revision) == (19, check.HEAD)
     assert report.attempts == len(outcomes)
 
 
@@ -199,7 +206,7 @@ HARM: list[tuple[str, str, set[str]]] = [  # a statement, words of the message, 
     ("UPDATE batch_counter SET last = 0", "the counter of its name stands at 0", {"bad_counter"}),
     (
         "UPDATE sqlite_sequence SET seq = 1 WHERE name = 'task'",
-        "the counter of the table task stands at 1, and there is a row 16",
+        "the counter of the table task stands at 1, and there is a row 19",
         {"bad_counter"},
     ),
     ("DELETE FROM sqlite_sequence WHERE name = 'batch'", "the counter of the table batch stands", {"bad_counter"}),
