@@ -22,6 +22,7 @@ def check(machine: Machine, now: float) -> None:
     for seq, task in machine.open.items():
         _require(seq == task.seq, f"filed under seq {seq}", task)
         _place(machine, task)
+        _time_limits(machine, task, now)
         _counters(task)
     _queues(machine, now)
     _resources(machine)
@@ -48,6 +49,19 @@ def _place(machine: Machine, task: OpenTask) -> None:
         _require(machine.ready.key_of(task) == task.priority, "queued under another priority", task)
     elif delayed:
         _require(machine.delayed.key_of(task) == task.run_at, "delayed until another time", task)
+
+
+def _time_limits(machine: Machine, task: OpenTask, now: float) -> None:
+    """What has a limit in time is watched, no later than for the first of them; none has passed unnoticed."""
+    limits = [task.deadline] if task.deadline is not None else []
+    if task.start_before is not None and not task.has_started:
+        limits.append(task.start_before)
+    if task.status is Status.RUNNING and limits and limits[0] <= now:
+        return  # it was told to stop, and is still at it
+    _require(all(limit > now for limit in limits), "its time is over and it goes on", task)
+    if limits:
+        watched = machine.deadlines.key_of(task)
+        _require(watched is not None and watched <= min(limits), f"is watched for {watched} and not in time", task)
 
 
 def _counters(task: OpenTask) -> None:

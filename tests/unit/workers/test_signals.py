@@ -16,10 +16,10 @@ print(subprocess.run(["grep", "SigIgn", "/proc/self/status"], capture_output=Tru
 
 
 def ignored_by_a_child(repair: bool) -> int:
-    """The bits of the signals that a child ignores."""
+    """The bits of the signals that a child ignores, but for 32 and 33: those are the C library's, and no program's."""
     script = SCRIPT.format(repair=repair)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return int(done.stdout, 16)
+    return int(done.stdout, 16) & ~(1 << 31 | 1 << 32)
 
 
 def test_ignored_signals_are_not_inherited() -> None:
