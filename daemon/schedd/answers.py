@@ -114,6 +114,22 @@ class DependAnswer(TypedDict):
     added: bool
 
 
+class UndependAnswer(TypedDict):
+    """An edge to be removed; `removed` is False, and `when` None, if it was not there."""
+
+    before: str
+    after: str
+    when: str | None
+    removed: bool
+
+
+class RetryAnswer(TypedDict):
+    """How each task asked for was judged, and the ids of all tasks that run again, in the order of submission."""
+
+    results: list[TaskResult]
+    retried: list[str]
+
+
 class PausedAnswer(TypedDict):
     """Whether the starting of tasks is paused."""
 

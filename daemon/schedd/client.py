@@ -33,11 +33,13 @@ from schedd.answers import (
     PausedAnswer,
     PruneAnswer,
     ResultsAnswer,
+    RetryAnswer,
     StatusAnswer,
     SubmitAnswer,
     TaskDetail,
     TasksAnswer,
     TaskView,
+    UndependAnswer,
     WaitAnswer,
 )
 from schedd.connection import ClientError, NoDaemon, SocketPathTooLong, UnixConnection
@@ -143,6 +145,24 @@ class Client:
     def release(self, ids: Iterable[str], key: str | None = None) -> ResultsAnswer:
         """Undo holds."""
         return cast("ResultsAnswer", self._change("/v1/release", _encode({"ids": list(ids)}), key))
+
+    def retry(
+        self,
+        ids: Iterable[str],
+        *,
+        downstream: bool = False,
+        only_failed: bool = False,
+        dry_run: bool = False,
+        key: str | None = None,
+    ) -> RetryAnswer:
+        """Run ended tasks again, with what was skipped only because of them (`downstream`: and what ran after them)."""
+        asked = {"ids": list(ids), "downstream": downstream, "only_failed": only_failed, "dry_run": dry_run}
+        return cast("RetryAnswer", self._change("/v1/retry", _encode(asked), key))
+
+    def undepend(self, before: str, after: str, key: str | None = None) -> UndependAnswer:
+        """Let `after` wait for `before` no longer."""
+        edge = {"before": before, "after": after}
+        return cast("UndependAnswer", self._change("/v1/undepend", _encode(edge), key))
 
     def pause(self, key: str | None = None) -> PausedAnswer:
         """Start no further attempt of any task until `resume`."""

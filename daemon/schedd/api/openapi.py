@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from schedd import answers
 from schedd.api.body import MAX_KEY_CHARS, Query
 from schedd.api.problems import STATUS_OF
-from schedd.wire import DependRequest, IdsRequest, PruneRequest, json_schema
+from schedd.wire import DependRequest, IdsRequest, PruneRequest, RetryRequest, UndependRequest, json_schema
 
 _REF = "#/components/schemas/"
 _SCALARS: dict[Any, dict[str, Any]] = {
@@ -49,6 +49,8 @@ def _component(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 SPEC_BODY = _component("BatchSpec", json_schema())
 IDS_BODY = _component("IdsRequest", TypeAdapter(IdsRequest).json_schema())
 DEPEND_BODY = _component("DependRequest", TypeAdapter(DependRequest).json_schema())
+RETRY_BODY = _component("RetryRequest", TypeAdapter(RetryRequest).json_schema())
+UNDEPEND_BODY = _component("UndependRequest", TypeAdapter(UndependRequest).json_schema())
 PRUNE_BODY = _component("PruneRequest", TypeAdapter(PruneRequest).json_schema())
 EMPTY_BODY: dict[str, Any] = {"type": "object", "additionalProperties": False}
 """The body of a request that says all by its address; it may be left out."""

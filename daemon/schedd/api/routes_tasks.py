@@ -6,24 +6,28 @@ from collections.abc import Callable
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from schedd.answers import DependAnswer, ResultsAnswer, TaskDetail, TasksAnswer, TaskView
+from schedd.answers import DependAnswer, ResultsAnswer, RetryAnswer, TaskDetail, TasksAnswer, TaskView, UndependAnswer
 from schedd.api.backend import Backend
 from schedd.api.body import Query, read_query
-from schedd.api.openapi import DEPEND_BODY, IDS_BODY, documented
+from schedd.api.openapi import DEPEND_BODY, IDS_BODY, RETRY_BODY, UNDEPEND_BODY, documented
 from schedd.api.problems import ApiError, answer
 from schedd.api.views import task_detail, task_views
 from schedd.core import limits
 from schedd.core.machine import Machine
 from schedd.core.model import Status
 from schedd.engine.inbox import Request as EngineRequest
-from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks
-from schedd.wire import parse_depend, parse_ids
+from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, UndependTasks
+from schedd.engine.retrying import RetryTasks
+from schedd.wire import parse_depend, parse_ids, parse_retry, parse_undepend
 
 MAX_PAGE = 1_000
 MAX_READINGS = 20
 """How many times rows are read for one page: where most of what is read is not asked for, pages come shorter."""
 
 _ON_MANY = ("unknown_task", "already_ended", "key_reused")
+_ON_RETRY = (
+    "unknown_task", "already_ended", "not_ended", "cycle", "invalid", "unknown_resource", "over_capacity", "key_reused"
+)  # fmt: skip
 _ON_EDGE = ("unknown_task", "self_dependency", "cycle", "already_ended", "already_started", "key_reused")
 
 
@@ -87,7 +91,33 @@ def routes(backend: Backend) -> APIRouter:
     async def depend(request: Request) -> Response:
         return await backend.change(request, lambda body: DependTasks(*parse_depend(body)))
 
+    @router.post(
+        "/v1/undepend",
+        summary="Let one task wait for another no longer",
+        **documented(UndependAnswer, body=UNDEPEND_BODY, codes=_ON_EDGE),
+    )
+    async def undepend(request: Request) -> Response:
+        return await backend.change(request, lambda body: UndependTasks(*parse_undepend(body)))
+
+    @router.post(
+        "/v1/retry",
+        summary="Run ended tasks again",
+        **documented(RetryAnswer, body=RETRY_BODY, codes=_ON_RETRY),
+    )
+    async def retry(request: Request) -> Response:
+        return await backend.change(request, _retrying)
+
     return router
+
+
+def _retrying(body: bytes) -> RetryTasks:
+    asked = parse_retry(body)
+    return RetryTasks(
+        tuple(asked["ids"]),
+        asked.get("downstream", False),
+        asked.get("only_failed", False),
+        asked.get("dry_run", False),
+    )
 
 
 def unknown_task(task_id: str) -> ApiError:

@@ -29,6 +29,7 @@ VERBS: Final[Mapping[str, str]] = {  # in the order of the help: verb -> module 
     "cancel": "change",
     "hold": "change",
     "release": "change",
+    "retry": "retry",
     "depend": "change",
     "pause": "change",
     "resume": "change",

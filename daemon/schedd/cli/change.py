@@ -60,6 +60,8 @@ def depend(
         str, typer.Argument(metavar="AFTER", help="The task that waits for it; it must not have started.")
     ],
     when: Annotated[When, typer.Option(help="Which end of BEFORE releases AFTER.")] = When.SUCCEEDED,
+    *,
+    remove: Annotated[bool, typer.Option("--remove", help="Let AFTER wait for BEFORE no longer.")] = False,
 ) -> int:
     """Let one task wait for another. Refused with the path if that would close a cycle.
 
@@ -67,7 +69,13 @@ def depend(
     Examples:
       schedctl depend ci-1/build nightly-4/report
       schedctl depend --when finished ci-1/deploy cleanup
+      schedctl depend --remove ci-1/build nightly-4/report
     """
+    if remove:
+        undone = client_of(context).undepend(before, after)
+        story = "waits no longer for" if undone["removed"] else "did not wait for"
+        complain([f"{undone['after']} {story} {undone['before']}"])
+        return ExitCode.DONE
     answer = client_of(context).depend(before, after, when.value)
     done = "now waits" if answer["added"] else "waited already"
     complain([f"{answer['after']} {done} until {answer['before']} has {_ending(answer['when'])}"])

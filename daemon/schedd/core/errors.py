@@ -52,6 +52,12 @@ class AlreadyEnded(Refused):
     code = "already_ended"
 
 
+class NotEnded(Refused):
+    """The task has not ended yet."""
+
+    code = "not_ended"
+
+
 class AlreadyCancelled(Refused):
     """The task is already being cancelled."""
 
@@ -73,7 +79,7 @@ class UnknownResource(Refused):
 class TooLarge(Refused):
     """A task needs more of a resource than there is."""
 
-    code = "too_large"
+    code = "over_capacity"
 
 
 class KeyReused(Refused):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from schedd.core.batch import NewBatch
 from schedd.core.model import Capacity, KnownTask, NewTask, OpenTask, Outcome, Status, StopReason, When
+from schedd.core.revival import Revive
 
 # --- in: requests -----------------------------------------------------------------------------------------------
 
@@ -161,6 +162,7 @@ Event = (
     | SetPaused
     | SetCapacity
     | RemoveDependency
+    | Revive
     | AttemptEnded
     | AttemptSpawned
     | ClockStepped
@@ -175,7 +177,7 @@ Event = (
 @dataclass(frozen=True, slots=True)
 class StartAttempt:
     """Run one attempt of a task. `number` is the attempt's, `run` the round's, counted from 1. `units` are the named
-    units of resources that it holds.
+    units of resources that it holds, `base_number` its number at the last retry by an operator.
     """
 
     seq: int
@@ -183,6 +185,7 @@ class StartAttempt:
     number: int
     run: int
     units: Mapping[str, list[str]] | None = None
+    base_number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

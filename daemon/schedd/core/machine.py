@@ -272,7 +272,7 @@ class Machine:
         out.changed[task.seq] = task
         out.started.append(StartedAttempt(task.seq, task.number, task.runs + 1, now, task.units))
         log(out, now, task, "started", {"attempt": task.number})
-        out.effects.append(StartAttempt(task.seq, task.id, task.number, task.runs + 1, task.units))
+        out.effects.append(StartAttempt(task.seq, task.id, task.number, task.runs + 1, task.units, task.base_number))
 
     def _end(self, task: OpenTask, status: Status, error: str | None, now: float, out: Output) -> None:
         self._move(task, status)

@@ -50,6 +50,27 @@ def stored_record(row: StoredTask) -> OpenTask:
     )
 
 
+def revived_record(row: StoredTask, now: float) -> OpenTask:
+    """The record of an ended task that an operator's retry brings back. Its attempts count anew; one that had succeeded
+    begins its runs anew too, any other goes on with the run that it was in. Time limits that have passed hold no more.
+    """
+    task = stored_record(row)
+    if row.status is Status.SUCCEEDED:
+        task.runs = 0
+    task.status = Status.PENDING
+    task.attempts = 0
+    task.base_number = task.number
+    task.run_at, task.planned_at = now, None
+    task.wall &= ~Wall.START
+    task.held = task.cancel_requested = False
+    task.error = None
+    if task.deadline is not None and task.deadline <= now:
+        task.deadline = None
+    if task.start_before is not None and task.start_before <= now:
+        task.start_before = None
+    return task
+
+
 def link(parent: OpenTask, child: OpenTask, when: When) -> None:
     """Let `child` wait for an open `parent`."""
     if when is When.SUCCEEDED:

@@ -6,7 +6,7 @@ A handler raises Refused before it has changed anything. Tests: tests/unit/core/
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from schedd.core import graph
+from schedd.core import graph, revival
 from schedd.core.batch import NewBatch
 from schedd.core.errors import (
     AlreadyCancelled,
@@ -33,7 +33,8 @@ from schedd.core.events import (
     Submit,
 )
 from schedd.core.model import Capacity, Demand, KnownTask, OpenTask, Status, StopReason, When
-from schedd.core.records import cause, link, log, new_record, unlink
+from schedd.core.records import cause, link, log, new_record, revived_record, unlink
+from schedd.core.revival import Revive
 
 if TYPE_CHECKING:
     from schedd.core.machine import Machine
@@ -77,18 +78,18 @@ def _check_demands(machine: "Machine", batch: NewBatch) -> None:
         if task.resources in judged:
             continue
         judged.add(task.resources)
-        name = machine.resources.can_ever_fit(task.resources)
-        if name is None:
-            continue
-        capacity = machine.resources.capacities.get(name)
-        if capacity is None:
-            known = ", ".join(sorted(name for name in machine.resources.capacities if "/" not in name)) or "none"
-            raise UnknownResource(
-                f"{batch.label(index)} needs the resource {name}, which is not known (known: {known}); "
-                f"`schedctl resource set {name} 1` makes it known"
-            )
-        needed = dict(task.resources)[name]
-        raise TooLarge(f"{batch.label(index)} needs {needed} {name}, and there are {capacity.total} in all")
+        _check_demand(machine, batch.label(index), task.resources)
+
+
+def _check_demand(machine: "Machine", label: str, demand: Demand) -> None:
+    name = machine.resources.can_ever_fit(demand)
+    if name is None:
+        return
+    capacity = machine.resources.capacities.get(name)
+    if capacity is None:
+        known = ", ".join(sorted(name for name in machine.resources.capacities if "/" not in name)) or "none"
+        raise UnknownResource(f"{label} needs the resource {name}, which is not known (known: {known})")
+    raise TooLarge(f"{label} needs {dict(demand)[name]} {name}, and there are {capacity.total} in all")
 
 
 def _add_dependency(machine: "Machine", event: AddDependency, now: float, out: Output) -> None:
@@ -122,6 +123,30 @@ def _remove_dependency(machine: "Machine", event: RemoveDependency, now: float, 
     out.removed_edges.append((task.seq, event.before.seq))
     log(out, now, task, "edge_removed", {"on": event.before.id})
     machine.place(task, now)
+
+
+def _revive(machine: "Machine", event: Revive, now: float, out: Output) -> None:
+    """Ended tasks are open again, as if they had just been submitted, but for their history."""
+    revival.check(machine, event)
+    for row in event.rows:
+        _check_demand(machine, row.id, row.demand)
+    records = {row.seq: revived_record(row, now) for row in event.rows}
+    machine.open.update(records)
+    for edge in event.edges:
+        parent = machine.open.get(edge.on_seq)
+        if parent is not None:
+            link(parent, records[edge.task_seq], edge.when)
+    for task in records.values():
+        out.changed[task.seq] = task
+        log(out, now, task, "retried", None)
+        machine.watch(task)
+    for edge in event.below:
+        child = machine.open.get(edge.task_seq)
+        if child is not None and not child.has_started and child.seq not in records:
+            link(records[edge.on_seq], child, edge.when)
+            machine.place(child, now)
+    for task in records.values():
+        machine.place(task, now)
 
 
 def _cancel(machine: "Machine", event: Cancel, now: float, out: Output) -> None:
@@ -201,6 +226,7 @@ HANDLERS: Final[dict[type, Callable[["Machine", Any, float, Output], None]]] = {
     Submit: _submit,
     AddDependency: _add_dependency,
     RemoveDependency: _remove_dependency,
+    Revive: _revive,
     Cancel: _cancel,
     Hold: _hold,
     Release: _release,

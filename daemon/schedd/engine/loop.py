@@ -461,7 +461,9 @@ class Engine:
         effects: list[Effect] = [StopAttempt(seq, number, StopReason.INTERRUPTED) for seq, number in orphaned]
         for key, task in running.items():
             if key not in self._live:
-                effects.append(StartAttempt(task.seq, task.id, task.number, task.runs + 1, task.units))
+                effects.append(
+                    StartAttempt(task.seq, task.id, task.number, task.runs + 1, task.units, task.base_number)
+                )
             if task.cancel_requested:
                 effects.append(StopAttempt(task.seq, task.number, StopReason.CANCELLED))
             if self._interrupting:

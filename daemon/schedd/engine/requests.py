@@ -10,7 +10,7 @@ from typing import Any
 
 from schedd.core.batch import NewBatch
 from schedd.core.errors import AlreadyEnded, DuplicateId, InvalidRequest, Refused
-from schedd.core.events import AddDependency, Cancel, Hold, Release, SetPaused, Submit
+from schedd.core.events import AddDependency, Cancel, Hold, Release, RemoveDependency, SetPaused, Submit
 from schedd.core.model import KnownTask, When
 from schedd.engine.round import Round
 
@@ -89,6 +89,25 @@ class DependTasks:
 
 
 @dataclass(frozen=True, slots=True)
+class UndependTasks:
+    """Let `after` wait for `before` no longer.
+
+    Answer: `{"before", "after", "when", "removed"}`; `removed` is False, and `when` None, if it did not.
+    """
+
+    before: str
+    after: str
+
+    def apply(self, round_: Round) -> dict[str, Any]:
+        before, after = round_.must_find([self.before, self.after])
+        when = round_.store.edge(before.seq, after.seq)
+        if when is not None:
+            round_.handle(RemoveDependency(before, after, when))
+        answer = {"before": before.id, "after": after.id, "when": None if when is None else when.value}
+        return {**answer, "removed": when is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class PauseStarting:
     """Stop or resume the starting of any task. Answer: `{"paused"}`."""
 
@@ -111,10 +130,11 @@ def _for_each(round_: Round, ids: Sequence[str], act: Callable[[KnownTask], None
         except Refused as refusal:
             if not isinstance(refusal, AlreadyEnded) or task.status.is_terminal:
                 refused[task.seq] = refusal
-    return {"results": [_result(task, refused.get(task.seq)) for task in tasks]}
+    return {"results": [result_of(task, refused.get(task.seq)) for task in tasks]}
 
 
-def _result(task: KnownTask, refusal: Refused | None) -> dict[str, Any]:
+def result_of(task: KnownTask, refusal: Refused | None) -> dict[str, Any]:
+    """How one task of several was judged, for an answer."""
     if refusal is None:
         return {"id": task.id, "ok": True}
     return {"id": task.id, "ok": False, "error": refusal.code, "message": str(refusal)}

@@ -75,6 +75,25 @@ class Round:
             chosen.update((task.seq, task) for task in still_open)
         return list(chosen.values())
 
+    def select_ended(self, names: Iterable[str]) -> tuple[list[KnownTask], list[KnownTask]]:
+        """The tasks with these ids, and those that have ended of the batches with these names, each once.
+
+        A task wins over a batch of the same name. Raises UnknownTask with the first name that is neither.
+        """
+        wanted = list(names)
+        found = self.find(wanted)
+        tasks: dict[int, KnownTask] = {}
+        of_batches: dict[int, KnownTask] = {}
+        for name in wanted:
+            if name in found:
+                tasks[found[name].seq] = found[name]
+                continue
+            of_batch = self.store.tasks_of_batch(name)
+            if of_batch is None:
+                raise UnknownTask(f"there is no task or batch {name!r}; `schedctl list` shows the tasks there are")
+            of_batches.update((task.seq, task) for task in of_batch if task.status.is_terminal)
+        return list(tasks.values()), [task for seq, task in of_batches.items() if seq not in tasks]
+
     def add_batch(self, base_name: str | None) -> NewBatchRow:
         """A new batch row."""
         self.flush()

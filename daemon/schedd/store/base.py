@@ -8,7 +8,8 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from schedd.core.events import Output
-from schedd.core.model import KnownTask, Stored, When
+from schedd.core.model import KnownTask, Stored, StoredTask, When
+from schedd.core.revival import Kin
 
 
 class StoreUnavailable(Exception):
@@ -88,6 +89,12 @@ class Store(Protocol):
 
     def tasks_of_batch(self, name: str) -> list[KnownTask] | None:
         """The tasks of the batch with this full name in order of seq, or None if there is no such batch."""
+
+    def family(self, seqs: Collection[int]) -> list[Kin]:
+        """Every dependency that has one of these tasks at either end."""
+
+    def ended_tasks(self, seqs: Collection[int]) -> list[StoredTask]:
+        """The rows of these ended tasks, in order of seq. Raises InvalidRequest for one that cannot be run again."""
 
     def edge(self, before_seq: int, after_seq: int) -> When | None:
         """The `when` under which `after` depends on `before`, or None if it does not."""

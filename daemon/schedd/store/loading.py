@@ -4,8 +4,10 @@ A row that cannot be read as a task is set aside with the reason; it never keeps
 judged where they are (`json_valid` in SQLite) and stay there. Tests: tests/unit/store/test_loading.py.
 """
 
+import json
 import math
 import sqlite3
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -29,12 +31,13 @@ from schedd.core.model import (
 from schedd.store.policies import read_demand, read_retry_rules, read_units
 from schedd.store.tables import OPEN
 
-SELECT_TASKS = f"""
+_COLUMNS = """
 SELECT seq, id, priority, max_attempts, base_delay, max_delay, jitter, retry_rules, every, times, catch_up, resources,
        "group", expected, status, attempts, number, base_number, runs, run_at, planned_at, start_before, deadline, wall,
        held, cancel_requested, error, typeof(payload) = 'text' AND json_valid(payload)
-FROM task INDEXED BY ix_task_open WHERE {OPEN} ORDER BY seq
-"""  # noqa: S608 - a constant of ours
+"""
+SELECT_TASKS = f"{_COLUMNS} FROM task INDEXED BY ix_task_open WHERE {OPEN} ORDER BY seq"
+SELECT_SOME = f"{_COLUMNS} FROM task WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq"  # noqa: S608 - a constant
 # CROSS JOIN, because the planner would rather scan every dependency there ever was.
 SELECT_EDGES = f"""
 SELECT d.task_seq, d.on_seq, d."when", p.status
@@ -59,6 +62,7 @@ SELECT_PAUSED = "SELECT value FROM setting WHERE name = 'paused'"
 _OPEN_STATUSES = {Status.PENDING.value: Status.PENDING, Status.RUNNING.value: Status.RUNNING}
 _WHENS = {when.value: when for when in When}
 _STATUSES = {status.value: status for status in Status}
+_ENDED_STATUSES = {status.value: status for status in Status if status.is_terminal}
 
 
 class _Damage(Exception):
@@ -68,7 +72,7 @@ class _Damage(Exception):
 def load(connection: sqlite3.Connection) -> Stored:
     """Everything that is open. Raises what SQLite raises; never because of what a row says."""
     stored = Stored()
-    reader = _RowReader()
+    reader = _RowReader(_OPEN_STATUSES)
     for row in connection.execute(SELECT_TASKS):
         try:
             stored.tasks.append(reader.read(row))
@@ -116,6 +120,18 @@ def _capacities(connection: sqlite3.Connection) -> dict[str, Capacity]:
     return capacities
 
 
+def load_ended(connection: sqlite3.Connection, seqs: Collection[int]) -> list[StoredTask]:
+    """The rows of these ended tasks. Raises InvalidRequest for one that cannot be read."""
+    reader = _RowReader(_ENDED_STATUSES)
+    tasks = []
+    for row in connection.execute(SELECT_SOME, (json.dumps(list(seqs)),)):
+        try:
+            tasks.append(reader.read(row))
+        except (_Damage, Refused) as damage:
+            raise InvalidRequest(f"{row[1]} cannot be run again: its row is damaged: {damage}") from None
+    return tasks
+
+
 def _with_attempts(connection: sqlite3.Connection, row: DamagedTask) -> DamagedTask:
     """Complete it with what its attempts say: its own count of them may be what is damaged."""
     (open_number,) = connection.execute(SELECT_OPEN_ATTEMPT, (row.seq,)).fetchone()
@@ -133,10 +149,26 @@ def _is_time(value: Any) -> bool:
     return type(value) in (float, int) and math.isfinite(value)
 
 
+def _judge_open(task: StoredTask) -> None:
+    """What no open task can be. Raises _Damage."""
+    attempts, runs, recurrence = task.attempts, task.runs, task.recurrence
+    if attempts >= task.retry.max_attempts:
+        raise _Damage(f"it has {attempts} attempts behind it and is still open, of {task.retry.max_attempts} allowed")
+    if recurrence is not None and runs >= recurrence.times:
+        raise _Damage(f"it has {runs} runs behind it and is still open, of {recurrence.times} asked for")
+    if task.status is Status.PENDING and task.cancel_requested:
+        raise _Damage("it is to be cancelled and does not run")
+    if task.status is Status.RUNNING and not task.number:
+        raise _Damage("it is running without an attempt")
+    if task.status is Status.RUNNING and task.planned_at is None:
+        raise _Damage("it is running without a planned start")
+
+
 class _RowReader:
     """Reads rows; equal policies become one object, which is most of the memory of a large batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, statuses: Mapping[str, Status]) -> None:
+        self._known = statuses
         self._retries: dict[tuple[Any, ...], RetryPolicy] = {}
         self._recurrences: dict[tuple[Any, ...], Recurrence | None] = {(None, None, None): None}
         self._demands: dict[tuple[Any, ...], Demand] = {(None, None): ()}
@@ -148,7 +180,7 @@ class _RowReader:
          deadline, wall, held, cancel_requested, error, payload_is_json) = row  # fmt: skip
         if not payload_is_json:
             raise _Damage("its payload is not JSON text")
-        known = _OPEN_STATUSES.get(status) if isinstance(status, str) else None
+        known = self._known.get(status) if isinstance(status, str) else None
         if known is None:
             raise _Damage(f"its status {status!r} is unknown")
         if not isinstance(task_id, str):
@@ -171,21 +203,14 @@ class _RowReader:
             raise _Damage("its error is not text")
         retry = self._retry(max_attempts, base_delay, max_delay, jitter, retry_rules)
         recurrence = self._recurrence(every, times, catch_up)
-        if attempts >= retry.max_attempts:
-            raise _Damage(f"it has {attempts} attempts behind it and is still open, of {retry.max_attempts} allowed")
-        if recurrence is not None and runs >= recurrence.times:
-            raise _Damage(f"it has {runs} runs behind it and is still open, of {recurrence.times} asked for")
-        if known is Status.PENDING and cancel_requested:
-            raise _Damage("it is to be cancelled and does not run")
-        if known is Status.RUNNING and not number:
-            raise _Damage("it is running without an attempt")
-        if known is Status.RUNNING and planned_at is None:
-            raise _Damage("it is running without a planned start")
-        return StoredTask(
+        task = StoredTask(
             seq, task_id, priority, retry, recurrence, float(run_at), planned_at, known, attempts, number, runs,
             bool(held), bool(cancel_requested), error, base_number, self._demand(resources, group), start_before,
             deadline, wall, expected,
         )  # fmt: skip
+        if not known.is_terminal:
+            _judge_open(task)
+        return task
 
     def _retry(self, *values: Any) -> RetryPolicy:
         retry = self._retries.get(values)

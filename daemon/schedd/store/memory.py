@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from schedd.core.errors import InvalidRequest
 from schedd.core.events import Output
 from schedd.core.model import (
     Capacity,
@@ -23,6 +24,7 @@ from schedd.core.model import (
     StoredTask,
     When,
 )
+from schedd.core.revival import Kin
 from schedd.store.base import NewBatchRow, Pruned, StatementFailed, StoredAnswer
 
 
@@ -207,6 +209,25 @@ class MemoryStore:
     def tasks_of_batch(self, name: str) -> list[KnownTask] | None:
         batch = self._batches.get(name)
         return None if batch is None else [self._known(seq) for seq in self._members.get(batch, [])]
+
+    def family(self, seqs: Collection[int]) -> list[Kin]:
+        wanted = set(seqs)
+        return [
+            self._kin(task_seq, on_seq, when)
+            for task_seq, edges in self._edges.items()
+            for on_seq, when in edges.items()
+            if not wanted.isdisjoint((task_seq, on_seq))
+        ]
+
+    def _kin(self, task_seq: int, on_seq: int, when: When) -> Kin:
+        child, parent = self._tasks[task_seq], self._tasks[on_seq]
+        return Kin(task_seq, on_seq, when, child.status, parent.status, parent.id, child.number > 0)
+
+    def ended_tasks(self, seqs: Collection[int]) -> list[StoredTask]:
+        """What a task did is forgotten here when it ends, so none can be run again."""
+        if seqs:
+            raise InvalidRequest("a scheduler in memory forgets what a task did when it ends; submit it again")
+        return []
 
     def edge(self, before_seq: int, after_seq: int) -> When | None:
         return self._edges.get(after_seq, {}).get(before_seq)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from schedd.core.events import Logged, Output, StartedAttempt
-from schedd.core.model import Capacity, KnownTask, OpenTask, Status, Stored, When
+from schedd.core.model import Capacity, KnownTask, OpenTask, Status, Stored, StoredTask, When
+from schedd.core.revival import Kin
 from schedd.store import loading, pruning, statements
 from schedd.store.base import NewBatchRow, Pruned, StoreBroken, StoredAnswer, StoreUnavailable
 from schedd.store.connect import JOURNAL_LIMIT_BYTES, writing_engine
@@ -181,6 +182,18 @@ class SqliteStore:
         return [
             KnownTask(seq, task_id, Status(status)) for seq, task_id, status in self._all(statements.OF_BATCH, row[0])
         ]
+
+    def family(self, seqs: Collection[int]) -> list[Kin]:
+        wanted = json.dumps(list(seqs))
+        rows = [*self._all(statements.PARENTS, wanted), *self._all(statements.CHILDREN, wanted)]
+        return [
+            Kin(task_seq, on_seq, When(when), Status(status), Status(on_status), on_id, number > 0)
+            for task_seq, on_seq, when, status, on_status, on_id, number in rows
+        ]
+
+    def ended_tasks(self, seqs: Collection[int]) -> list[StoredTask]:
+        with translated(self.path):
+            return loading.load_ended(self._connection, seqs)
 
     def edge(self, before_seq: int, after_seq: int) -> When | None:
         row = self._one(statements.SELECT_EDGE, after_seq, before_seq)

@@ -111,6 +111,12 @@ SELECT_EDGE = _sql(
 SELECT_PAYLOAD = _sql(select(task.c.payload).where(task.c.seq == bindparam("seq")))
 SELECT_PAYLOADS = "SELECT seq, payload FROM task WHERE seq IN (SELECT value FROM json_each(?))"
 FIND_TASKS = "SELECT seq, id, status FROM task WHERE id IN (SELECT value FROM json_each(?))"
+_KIN = """
+SELECT d.task_seq, d.on_seq, d."when", c.status, p.status, p.id, c.number
+FROM json_each(?) AS wanted CROSS JOIN dependency AS d ON d.{0} = wanted.value
+CROSS JOIN task AS c ON c.seq = d.task_seq CROSS JOIN task AS p ON p.seq = d.on_seq
+"""
+PARENTS, CHILDREN = _KIN.format("task_seq"), _KIN.format("on_seq")
 RUNNING_PIDS = _sql(
     select(attempt.c.pid, attempt.c.pid_started)
     .join(task, task.c.seq == attempt.c.task_seq)

@@ -20,10 +20,14 @@ from schedd.wire.requests import (
     DependRequest,
     IdsRequest,
     PruneRequest,
+    RetryRequest,
+    UndependRequest,
     parse_depend,
     parse_empty,
     parse_ids,
     parse_prune,
+    parse_retry,
+    parse_undepend,
 )
 from schedd.wire.spec import BatchSpec, DependencySpec, RetrySpec, TaskDefaults, TaskSpec, json_schema
 
@@ -33,10 +37,12 @@ __all__ = [
     "DependencySpec",
     "IdsRequest",
     "PruneRequest",
+    "RetryRequest",
     "RetrySpec",
     "SpecError",
     "TaskDefaults",
     "TaskSpec",
+    "UndependRequest",
     "decode_json",
     "json_schema",
     "parse_batch",
@@ -45,4 +51,6 @@ __all__ = [
     "parse_empty",
     "parse_ids",
     "parse_prune",
+    "parse_retry",
+    "parse_undepend",
 ]

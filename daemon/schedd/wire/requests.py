@@ -38,6 +38,34 @@ class DependRequest(TypedDict, total=False):
 
 
 @with_config(_STRICT)
+class RetryRequest(TypedDict, total=False):
+    """Tasks to run again."""
+
+    ids: Required[
+        Annotated[
+            list[TaskName],
+            Field(min_length=1, description="Full ids of ended tasks, or full names of batches (what failed in them)."),
+            at_most(limits.MAX_IDS_PER_REQUEST),
+        ]
+    ]
+    downstream: Annotated[
+        bool, Field(description="Also run again what ran after them.", json_schema_extra={"default": False})
+    ]
+    only_failed: Annotated[
+        bool, Field(description="Leave out what was cancelled or skipped.", json_schema_extra={"default": False})
+    ]
+    dry_run: Annotated[bool, Field(description="Only tell what would run.", json_schema_extra={"default": False})]
+
+
+@with_config(_STRICT)
+class UndependRequest(TypedDict):
+    """An edge to remove: `after` is to wait for `before` no longer."""
+
+    before: Annotated[TaskName, Field(description="Full id of the task that came first.")]
+    after: Annotated[TaskName, Field(description="Full id of the task that waits.")]
+
+
+@with_config(_STRICT)
 class PruneRequest(TypedDict, total=False):
     """What may go."""
 
@@ -61,6 +89,8 @@ class _EmptyRequest(TypedDict):
 
 _IDS: Final = TypeAdapter(IdsRequest)
 _DEPEND: Final = TypeAdapter(DependRequest)
+_RETRY: Final = TypeAdapter(RetryRequest)
+_UNDEPEND: Final = TypeAdapter(UndependRequest)
 _PRUNE: Final = TypeAdapter(PruneRequest)
 _EMPTY: Final = TypeAdapter(_EmptyRequest)
 
@@ -75,6 +105,18 @@ def parse_depend(raw: bytes) -> tuple[str, str, When]:
     """`before`, `after` and `when` of a DependRequest. Raises SpecError."""
     request: DependRequest = _parse(_DEPEND, DependRequest, raw)
     return request["before"], request["after"], When(request.get("when", "succeeded"))
+
+
+def parse_retry(raw: bytes) -> RetryRequest:
+    """A RetryRequest. Raises SpecError."""
+    request: RetryRequest = _parse(_RETRY, RetryRequest, raw)
+    return request
+
+
+def parse_undepend(raw: bytes) -> tuple[str, str]:
+    """`before` and `after` of an UndependRequest. Raises SpecError."""
+    request: UndependRequest = _parse(_UNDEPEND, UndependRequest, raw)
+    return request["before"], request["after"]
 
 
 def parse_prune(raw: bytes) -> PruneRequest:

@@ -5,8 +5,9 @@ In this order, later over earlier:
 1. the base: PATH, HOME, USER, LOGNAME, SHELL, LANG, each from the daemon's own environment, else a sane default;
    LC_* and TZ where the daemon has them
 2. the task's own `env`
-3. SCHEDD_TASK_ID, SCHEDD_ATTEMPT, SCHEDD_RUN, SCHEDD_RUN_KEY (the same for every attempt of one run of the task: a key
-   for making repeated work harmless) and SCHEDD_MARKER (by which recovery finds what is left of an attempt)
+3. SCHEDD_TASK_ID, SCHEDD_ATTEMPT, SCHEDD_RUN, SCHEDD_RUN_KEY (the same for every attempt of one run of the task, and
+   another after `schedctl retry`: a key for making repeated work harmless) and SCHEDD_MARKER (by which recovery finds
+   what is left of an attempt)
 4. of each resource whose units have names SCHEDD_RESOURCE_NAME, the units that the attempt holds, separated by commas;
    for `gpu` CUDA_VISIBLE_DEVICES as well
 
@@ -52,7 +53,7 @@ def for_attempt(
         "SCHEDD_TASK_ID": order.id,
         "SCHEDD_ATTEMPT": str(order.number),
         "SCHEDD_RUN": str(order.run),
-        "SCHEDD_RUN_KEY": f"{marker.identity if marker else 'memory'}-{order.seq}-{order.run}",
+        "SCHEDD_RUN_KEY": _run_key(order, marker),
     }
     for name, units in (order.units or {}).items():
         environment[f"{RESOURCE_PREFIX}{_as_variable(name)}"] = ",".join(units)
@@ -61,6 +62,11 @@ def for_attempt(
     if marker is not None:
         environment[MARKER_VARIABLE] = marker.value(order.seq, order.number)
     return environment
+
+
+def _run_key(order: StartAttempt, marker: Marker | None) -> str:
+    key = f"{marker.identity if marker else 'memory'}-{order.seq}-{order.run}"
+    return f"{key}-{order.base_number}" if order.base_number else key
 
 
 def _as_variable(name: str) -> str:
