@@ -18,7 +18,8 @@ ROUTES = {
     ("get", "/v1/status"), ("get", "/v1/health"), ("post", "/v1/pause"), ("post", "/v1/resume"),
     ("post", "/v1/batches"), ("get", "/v1/batch"), ("get", "/v1/tasks"), ("get", "/v1/task"),
     ("post", "/v1/cancel"), ("post", "/v1/hold"), ("post", "/v1/release"), ("post", "/v1/depend"),
-    ("get", "/v1/wait"), ("get", "/v1/log"), ("get", "/v1/events"), ("get", "/v1/check"), ("post", "/v1/prune"), ("post", "/v1/retry"), ("post", "/v1/undepend"),
+    ("get", "/v1/wait"), ("get", "/v1/log"), ("get", "/v1/events"), ("get", "/v1/check"),
+    ("post", "/v1/prune"), ("post", "/v1/retry"), ("post", "/v1/undepend"),
 }  # fmt: skip
 
 

@@ -31,12 +31,14 @@ def live(seed: int, folder: Path, template: Path) -> World:
 def test_every_seed_keeps_the_promises(part: int, template: Path, scratch: Path):
     """Random work, faults and crashes never lose, repeat, reorder or half-do anything."""
     seeds = range(FIRST + part, FIRST + SEEDS, PARTS)
-    crashes = faults = 0
+    crashes = faults = retries = 0
     for seed in seeds:
         world = live(seed, scratch, template)
         crashes += world.crashes
         faults += world.faults
+        retries += sum(world.ledger.last.retried.values()) if world.ledger.last else 0
     tally.add(seeds=len(seeds), crashes=crashes, faults=faults)
     if len(seeds) >= 50:
         assert crashes > 10, "the simulation has stopped to crash: it proves nothing"
+        assert retries > 10, "the simulation retries nothing: it proves nothing"
         assert faults > 10, "the simulation has stopped to fail: it proves nothing"

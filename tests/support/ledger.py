@@ -20,6 +20,7 @@ class Snapshot:
     edges: list[tuple[int, int, str]]
     attempts: dict[int, list[dict[str, Any]]]
     paused: bool
+    retried: dict[int, int]  # seq -> how often an operator has retried it
 
     def is_met(self, on_seq: int, when: str) -> bool | None:
         """True: met; False: can never be met; None: not decided yet."""
@@ -32,6 +33,14 @@ class Snapshot:
         """How each dependency of a task stands."""
         return [self.is_met(on, when) for task, on, when in self.edges if task == seq]
 
+    def has_started(self, seq: int) -> bool:
+        """Whether it has had an attempt since it was submitted or retried: its dependencies matter no more."""
+        return bool(self.tasks[seq]["number"] > self.tasks[seq]["base_number"])
+
+    def is_stirred(self, seq: int) -> bool:
+        """Whether something that it depends on was retried, and may be what it had not been when this one started."""
+        return any(task == seq and self.retried.get(on) for task, on, _ in self.edges)
+
     def may_run(self, seq: int, now: float) -> bool:
         """Whether a pending task may start now, by the rules alone."""
         row = self.tasks[seq]
@@ -40,7 +49,7 @@ class Snapshot:
             and not row["held"]
             and not self.paused
             and row["run_at"] <= now
-            and all(met is True for met in self.deps_of(seq))
+            and (self.has_started(seq) or all(met is True for met in self.deps_of(seq)))
         )
 
 
@@ -76,9 +85,11 @@ class Ledger:
         for row in query("select * from attempt order by task_seq, number"):
             attempts[row["task_seq"]].append(dict(row))
         setting = query("select value from setting where name = 'paused'").fetchone()
+        retries = query("select task_seq, count(*) from event where kind = 'retried' group by 1").fetchall()
         query("commit")
         paused = setting is not None and str(setting[0]) in ("1", "true", "True")
-        return Snapshot(tasks, edges, attempts, paused)
+        retried = dict(tuple(row) for row in retries)
+        return Snapshot(tasks, edges, attempts, paused, retried)
 
     def check(self) -> Snapshot:
         """Read everything and judge it. Raises AssertionError with the story."""
@@ -88,6 +99,11 @@ class Ledger:
             return self.last
         now = self.read()
         self._version = version  # of before the read: at worst it is read once more
+        if self.last:
+            for seq, count in now.retried.items():
+                if count > self.last.retried.get(seq, 0):  # a promise of its last life
+                    self.cancelled.pop(now.tasks[seq]["id"], None)
+                    self.held.pop(now.tasks[seq]["id"], None)
         self._promises_are_kept(now)
         self._each_submit_once(now)
         for seq, row in now.tasks.items():
@@ -95,8 +111,11 @@ class Ledger:
             self._row_is_sound(now, seq, row)
             self._attempts_are_sound(now, seq, row)
             self._outcomes_are_true(now, seq, row)
-            if before is not None:
+            again = now.retried.get(seq, 0) > (self.last.retried.get(seq, 0) if self.last else 0)
+            if before is not None and not again:
                 self._move_is_legal(before, row)
+            if before is not None:
+                assert row["number"] >= before["number"], f"attempts were forgotten: {before} -> {row}"
         if self.last:
             gone = set(self.last.tasks) - set(now.tasks)
             assert not gone, f"rows are gone: {gone}"
@@ -142,12 +161,12 @@ class Ledger:
         def story() -> str:
             return f"{row} with dependencies {deps}"
 
-        if status == "pending":
+        if status == "pending" and not now.has_started(seq):
             assert False not in deps, f"waits for what can never happen: {story()}"
             assert not row["cancel_requested"], f"pending with a cancel on it: {story()}"
-        if status in ("running", "succeeded", "failed"):
+        if status in ("running", "succeeded", "failed") and not now.is_stirred(seq):
             assert all(met is True for met in deps), f"ran before what it depends on: {story()}"
-        if status == "skipped":
+        if status == "skipped" and not now.is_stirred(seq):
             assert False in deps, f"skipped without a reason: {story()}"
             assert row["attempts"] == 0, f"skipped after it ran: {story()}"  # what was interrupted did not count
         assert (row["settled_at"] is not None) == (status in TERMINAL), f"settled_at: {story()}"
@@ -170,6 +189,7 @@ class Ledger:
             attempt
             for attempt in attempts
             if attempt["run"] == run
+            and attempt["number"] > row["base_number"]
             and attempt["outcome"] not in (None, "interrupted")
             and not (attempt["outcome"] == "start_failed" and attempt["error"] == "schedd's fault")
         ]
@@ -179,12 +199,16 @@ class Ledger:
             assert row["attempts"] == row["max_attempts"], f"gave up too early: {story()}"
 
     def _outcomes_are_true(self, now: Snapshot, seq: int, row: dict[str, Any]) -> None:
-        """An attempt has ended as its worker said; or, if it never said, with the daemon it crashed."""
+        """An attempt has ended as its worker said; or, if it never said, with the daemon it crashed. (A life that was
+        ended by a cancel says so no more once it was retried.)
+        """
         for attempt in now.attempts[seq]:
             outcome = attempt["outcome"]
             if outcome is None:
                 continue
             said = self.reported.get((seq, attempt["number"]), "crashed")
+            if attempt["number"] <= row["base_number"]:
+                continue
             allowed = {said, "crashed"}  # what it said may have died with the daemon before it was written
             if row["cancel_requested"] and attempt["number"] == row["number"]:
                 allowed = {"cancelled"}
@@ -200,7 +224,6 @@ class Ledger:
 
         if before["status"] in TERMINAL:
             assert before == after, f"an ended task was changed: {story()}"
-        assert after["number"] >= before["number"], f"attempts were forgotten: {story()}"
         assert after["runs"] >= before["runs"], f"runs were forgotten: {story()}"
         if before["cancel_requested"]:
             assert after["status"] in ("running", "cancelled"), f"a cancel was forgotten: {story()}"

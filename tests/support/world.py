@@ -20,6 +20,7 @@ from schedd.core.model import CatchUp, Dependency, NewTask, Outcome, Recurrence,
 from schedd.engine.inbox import Call, Message, Request
 from schedd.engine.loop import Engine, Unavailable
 from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch
+from schedd.engine.retrying import RetryTasks
 from schedd.store.base import StoreUnavailable
 from schedd.store.check import check_database
 from schedd.store.sqlite import open_store
@@ -146,6 +147,8 @@ class World:
         elif choice < 0.82 and len(self.ids) > 1:
             before, after = self.random.sample(self.ids, 2)
             self.call(DependTasks(before, after, self.a_when()))
+        elif choice < 0.83 and self.ids:
+            self.retry()
         elif choice < 0.85:
             self.call(PauseStarting(self.random.random() < 0.4))
         elif choice < 0.88:
@@ -155,6 +158,13 @@ class World:
         else:
             self.clock.advance(self.random.choice([0.1, 1.0, 5.0, 30.0]))
             self.step()
+
+    def retry(self) -> None:
+        """An operator brings something back, or would."""
+        ids = tuple(self.random.sample(self.ids, min(len(self.ids), self.random.randint(1, 3))))
+        self.call(
+            RetryTasks(ids, self.random.random() < 0.4, self.random.random() < 0.2, dry_run=self.random.random() < 0.2)
+        )
 
     def set_clock(self, delta: float) -> None:
         """The admin sets the wall clock."""
@@ -199,7 +209,8 @@ class World:
             row = after.tasks[seq]
             assert row["status"] == "running" and after.attempts[seq], f"started before that was committed: {row}"
             claimed_at = after.attempts[seq][-1]["started_at"]  # earlier than now where a commit only seemed to fail
-            assert all(met is True for met in after.deps_of(seq)), f"started before what it depends on: {row}"
+            if row["number"] == row["base_number"] + 1:
+                assert all(met is True for met in after.deps_of(seq)), f"started before what it depends on: {row}"
             assert row["run_at"] <= max(now, claimed_at), f"started early at {now}: {row}"
             assert not row["held"] or claimed_at < now, f"started although held: {row}"
         fresh = [seq for seq in started if before.tasks.get(seq, {}).get("status") != "running"]
@@ -236,13 +247,19 @@ class World:
             was = before.tasks.get(seq) if before else None
             if row["planned_at"] is not None and (was is None or was["planned_at"] is None) and not self.clock_is_set:
                 self.planned[seq] = mono
-            has_run = was is not None and row["runs"] != was["runs"]
+            if after.retried.get(seq, 0) > (before.retried.get(seq, 0) if before else 0):
+                self.planned.pop(seq, None)
+                if row["planned_at"] is not None and not self.clock_is_set:
+                    self.planned[seq] = mono
+            has_run = was is not None and row["runs"] != was["runs"] and row["runs"] != 0
             if has_run and row["every"] is not None:
                 self.judge_beat(seq, row)
             if row["status"] != "pending":
                 self.not_before.pop(seq, None)
             elif was is None:
                 self.not_before[seq] = mono + row["delay"]
+            elif after.retried.get(seq, 0) > (before.retried.get(seq, 0) if before else 0):
+                self.not_before[seq] = mono
             elif was["number"] != row["number"] or was["status"] == "running":  # an attempt has ended
                 last = after.attempts[seq][-1]
                 if last["outcome"] == "interrupted":
