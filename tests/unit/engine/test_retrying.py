@@ -10,7 +10,7 @@ from schedd.core.errors import CycleError, InvalidRequest, Refused, UnknownTask
 from schedd.core.model import Dependency, NewTask, Outcome, When
 from schedd.engine.inbox import Call
 from schedd.engine.loop import Engine
-from schedd.engine.requests import DependTasks, HoldTasks, SubmitBatch, UndependTasks
+from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, SubmitBatch, UndependTasks
 from schedd.engine.retrying import RetryTasks
 from schedd.store import migrate
 from schedd.store.memory import MemoryStore
@@ -69,8 +69,6 @@ def broken(life: Life) -> Life:
     life.submit(task("a"), task("b", "a"), task("c", "b"), task("d"), task("e"), name="ci")
     life.end("ci-1/a", Outcome.FAILED)
     life.end("ci-1/e")
-    from schedd.engine.requests import CancelTasks
-
     life.ask(CancelTasks(("ci-1/d",)))
     life.end("ci-1/d", Outcome.CANCELLED)
     return life
@@ -161,7 +159,7 @@ def test_a_cycle_is_refused_with_its_path(life: Life, dry_run: bool):
     life.submit(NewTask("{}", "v", (Dependency("z"), Dependency("q", When.FINISHED))), NewTask("{}", "q", delay=60))
     life.end("z", Outcome.FAILED)
     life.ask(DependTasks("v", "q", When.FINISHED))
-    with pytest.raises(CycleError, match="v -> q -> v|q -> v -> q"):
+    with pytest.raises(CycleError, match=r"v -> q -> v|q -> v -> q"):
         life.ask(RetryTasks(("z",), dry_run=dry_run))
     assert life.status("z") == "failed"
 
