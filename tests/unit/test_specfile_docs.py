@@ -42,7 +42,7 @@ def test_every_key_has_a_row() -> None:
 def test_links_lead_to_headings() -> None:
     """Each link within the page has its heading."""
     headings = {
-        re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+        re.sub(r"[^a-z0-9_ -]", "", heading.lower()).replace(" ", "-")
         for heading in re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)
     }
     assert set(re.findall(r"\]\(#([^)]*)\)", PAGE)) <= headings

@@ -22,7 +22,7 @@ from schedd.wire.spec import TASK_KEYS
         ("retries", "did you mean `retry: {max_attempts: ...}`?"),
         ("max_attempts", "did you mean `retry: {max_attempts: ...}`?"),
         ("environment", "did you mean `env`?"),
-        ("frobnicate", "the keys here are args, call, command,"),
+        ("frobnicate", "the keys here are args, call, catch_up, command,"),
     ],
 )
 def test_unknown_keys_name_the_nearest_known_one(key: str, suggestion: str) -> None:

@@ -9,7 +9,17 @@ import pytest
 from schedd import wire
 from schedd.core import limits
 from schedd.core.errors import CycleError, DuplicateId, InvalidRequest, SelfDependency
-from schedd.core.model import DEFAULT_RETRY, Dependency, NewTask, Recurrence, RetryPolicy, When
+from schedd.core.model import (
+    DEFAULT_RETRY,
+    CatchUp,
+    Dependency,
+    Jitter,
+    Moment,
+    NewTask,
+    Recurrence,
+    RetryPolicy,
+    When,
+)
 
 
 def refusal(data: object) -> list[tuple[list[str | int], str]]:
@@ -298,7 +308,7 @@ def test_no_more_errors_than_the_bound() -> None:
 def test_a_task_with_countless_keys_is_not_looked_into() -> None:
     """Unknown keys by the million cost one message."""
     keys = dict.fromkeys(map(str, range(1_000)), 1)
-    assert refusal({"tasks": [keys]}) == [(["tasks", 0], "a task with 1000 keys; there are 17")]
+    assert refusal({"tasks": [keys]}) == [(["tasks", 0], "a task with 1000 keys; there are 20")]
     assert refusal({"tasks": [{"run": "x"}], **keys})[0] == ([], "a spec with 1001 keys; it has at most 3")
     assert refusal({"tasks": [{"run": "x", "retry": keys}]}) == [
         (["tasks", 0, "retry"], "has 1000 entries; at most 64 are allowed")
@@ -360,3 +370,52 @@ def test_json_text_leaves_the_collector_as_it_was() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_rules_of_retry_reach_the_policy() -> None:
+    """Each with its meaning; of the defaults what fits the kind of task."""
+    batch = wire.parse_batch(
+        {
+            "defaults": {"retry": {"max_attempts": 3, "on_exit_codes": [75], "on_exceptions": ["OSError"]}},
+            "tasks": {
+                "command": {"run": "x", "retry": {"never_on_exit_codes": [2], "jitter": "full", "on_timeout": False}},
+                "call": {"call": "m:f"},
+            },
+        }
+    )
+    assert [task.retry for task in batch.tasks] == [
+        RetryPolicy(3, jitter=Jitter.FULL, on_exit_codes=(75,), never_on_exit_codes=(2,), on_timeout=False),
+        RetryPolicy(3, on_exceptions=("OSError",)),
+    ]
+
+
+def test_limits_in_time_reach_the_task() -> None:
+    """As durations after the submission."""
+    spec_ = {"run": "x", "deadline": "2h", "start_before": 30, "every": 60, "times": 2, "catch_up": "latest"}
+    (task,) = wire.parse_batch({"tasks": {"a": spec_}}).tasks
+    assert (task.deadline, task.start_before) == (Moment(7_200), Moment(30))
+    assert task.recurrence == Recurrence(60, 2, CatchUp.LATEST)
+
+
+@pytest.mark.parametrize(
+    ("task", "loc", "words"),
+    [
+        ({"run": "x", "retry": {"on_exceptions": ["OSError"]}}, ["retry", "on_exceptions"], "for `call`"),
+        ({"call": "m:f", "retry": {"on_exit_codes": [1]}}, ["retry", "on_exit_codes"], "for `run` and `command`"),
+        ({"call": "m:f", "retry": {"never_on_exit_codes": [1]}}, ["retry", "never_on_exit_codes"], "for `run`"),
+        ({"run": "x", "retry": {"on_exit_codes": [0]}}, ["retry", "on_exit_codes", 0], "at least 1"),
+        ({"run": "x", "retry": {"on_exit_codes": [256]}}, ["retry", "on_exit_codes", 0], "at most 255"),
+        ({"run": "x", "retry": {"on_exit_codes": [True]}}, ["retry", "on_exit_codes", 0], "must be"),
+        ({"call": "m:f", "retry": {"on_exceptions": ["a b"]}}, ["retry", "on_exceptions", 0], "name an exception"),
+        ({"run": "x", "retry": {"jitter": "half"}}, ["retry", "jitter"], "must be"),
+        ({"run": "x", "retry": {"on_timeout": 1}}, ["retry", "on_timeout"], "must be"),
+        ({"run": "x", "catch_up": "all"}, ["catch_up"], "goes with `every`"),
+        ({"run": "x", "deadline": 0}, ["deadline"], "more than 0"),
+        ({"run": "x", "start_before": "soon"}, ["start_before"], "duration"),
+    ],
+)
+def test_mistakes_in_the_finer_keys_are_told_with_their_place(task: Any, loc: list[str | int], words: str) -> None:
+    """And what to do instead."""
+    ((place, message),) = refusal({"tasks": {"a": task}})
+    assert place == ["tasks", "a", *loc]
+    assert words in message

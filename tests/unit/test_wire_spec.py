@@ -172,5 +172,7 @@ def test_schema_defaults_are_those_of_the_parser() -> None:
     (task,) = wire.parse_batch({"tasks": {"it": {"run": "x"}}}).tasks
     assert schema["TaskSpec"]["properties"]["priority"]["default"] == task.priority
     assert schema["TaskSpec"]["properties"]["delay"]["default"] == task.delay
-    for key in spec.RETRY_KEYS:
+    lists = {"on_exit_codes": None, "never_on_exit_codes": (), "on_exceptions": None}
+    for key in spec.RETRY_KEYS - lists.keys():
         assert schema["RetrySpec"]["properties"][key]["default"] == getattr(task.retry, key)
+    assert {key: getattr(task.retry, key) for key in lists} == lists, "as their descriptions say"

@@ -20,6 +20,14 @@ from schedd.cli.session import client_of
 from schedd.client import Client, ProblemError
 
 _WORDS: Final = "schedd.command"
+_DURATIONS: Final = ("delay", "start_before", "deadline", "every", "timeout", "grace")
+_CALLED: Final = {
+    "on_exit_codes": "--retry-on-exit",
+    "never_on_exit_codes": "--no-retry-on-exit",
+    "on_timeout": "--no-retry-on-timeout",
+}
+"""Keys of `retry` whose options have other names."""
+
 _WHENS: Final = ("succeeded", "failed", "finished")
 
 
@@ -54,7 +62,13 @@ class TaskOptions:
     max_attempts: int | None
     base_delay: str | None
     max_delay: str | None
+    jitter: bool
+    retry_on_exit: list[int] | None
+    no_retry_on_exit: list[int] | None
+    no_retry_on_timeout: bool
     delay: str | None
+    start_before: str | None
+    deadline: str | None
     every: str | None
     times: int | None
     timeout: str | None
@@ -64,7 +78,7 @@ class TaskOptions:
 
     def given(self) -> list[str]:
         """The options that were given, as they are written."""
-        return [_option(field.name) for field in fields(self) if getattr(self, field.name) not in (None, [])]
+        return [_option(field.name) for field in fields(self) if getattr(self, field.name) not in (None, [], False)]
 
 
 def submit(
@@ -95,8 +109,25 @@ def submit(
     max_delay: Annotated[
         str | None, typer.Option(metavar="DURATION", help="The longest wait between attempts.")
     ] = None,
+    jitter: Annotated[bool, typer.Option("--jitter", help="Wait for a random part of the delay only.")] = False,
+    retry_on_exit: Annotated[
+        list[int] | None,
+        typer.Option(metavar="CODE", help="Try again only after this exit code. May be repeated."),
+    ] = None,
+    no_retry_on_exit: Annotated[
+        list[int] | None, typer.Option(metavar="CODE", help="Do not try again after this exit code. May be repeated.")
+    ] = None,
+    no_retry_on_timeout: Annotated[
+        bool, typer.Option("--no-retry-on-timeout", help="Do not try again what took longer than --timeout.")
+    ] = False,
     delay: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Start it this much later at the earliest.")
+    ] = None,
+    start_before: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Skip it if it cannot start within this time.")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Fail it unless it has ended within this time.")
     ] = None,
     every: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Run it again this often; with --times.")
@@ -137,7 +168,13 @@ def submit(
         max_attempts=max_attempts,
         base_delay=base_delay,
         max_delay=max_delay,
+        jitter=jitter,
+        retry_on_exit=retry_on_exit,
+        no_retry_on_exit=no_retry_on_exit,
+        no_retry_on_timeout=no_retry_on_timeout,
         delay=delay,
+        start_before=start_before,
+        deadline=deadline,
         every=every,
         times=times,
         timeout=timeout,
@@ -204,6 +241,10 @@ def task_of(words: Sequence[str] | None, options: TaskOptions) -> dict[str, Any]
         "max_attempts": options.max_attempts,
         "base_delay": seconds("--base-delay", options.base_delay),
         "max_delay": seconds("--max-delay", options.max_delay),
+        "jitter": "full" if options.jitter else None,
+        "on_exit_codes": options.retry_on_exit or None,
+        "never_on_exit_codes": options.no_retry_on_exit or None,
+        "on_timeout": False if options.no_retry_on_timeout else None,
     }
     more: Mapping[str, Any] = {
         "id": options.id,
@@ -212,7 +253,7 @@ def task_of(words: Sequence[str] | None, options: TaskOptions) -> dict[str, Any]
         "deps": [_dependency(text) for text in options.after or ()] or None,
         "times": options.times,
         "env": _environment(options.env or ()) or None,
-        **{name: seconds(_option(name), getattr(options, name)) for name in ("delay", "every", "timeout", "grace")},
+        **{name: seconds(_option(name), getattr(options, name)) for name in _DURATIONS},
     }
     task.update((name, value) for name, value in more.items() if value is not None)
     _refuse_broken_text(task)
@@ -274,7 +315,7 @@ def _option_at(loc: Sequence[str | int]) -> str:
     if not keys:
         return "COMMAND"
     if keys[0] == "retry" and len(keys) > 1:
-        return _option(keys[1])
+        return _CALLED.get(keys[1]) or _option(keys[1])
     named = {"command": "COMMAND", "run": "--shell", "deps": "--after"}
     return named.get(keys[0]) or (_option(keys[0]) if keys[0] in TaskOptions.__slots__ else dotted(loc))
 

@@ -206,6 +206,7 @@ _TYPES = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
+    "bool_type": "`true` or `false`",
     "list_type": "a list",
     "dict_type": "a mapping",
 }

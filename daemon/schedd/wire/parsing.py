@@ -17,7 +17,18 @@ from pydantic import TypeAdapter, ValidationError
 from schedd.core import limits
 from schedd.core.batch import NewBatch
 from schedd.core.errors import InvalidRequest
-from schedd.core.model import DEFAULT_RETRY, Dependency, NewTask, Recurrence, RetryPolicy, When, check_id
+from schedd.core.model import (
+    DEFAULT_RETRY,
+    CatchUp,
+    Dependency,
+    Jitter,
+    Moment,
+    NewTask,
+    Recurrence,
+    RetryPolicy,
+    When,
+    check_id,
+)
 from schedd.wire.findings import Findings, describe
 from schedd.wire.jsontext import decode_json, find_unfit
 from schedd.wire.spec import (
@@ -40,6 +51,8 @@ _HEAD_KEYS: Final = {"": BATCH_KEYS, "defaults": DEFAULTS_KEYS, "retry": RETRY_K
 _INNER_KEYS: Final = {"": TASK_KEYS, "retry": RETRY_KEYS, "deps": DEPENDENCY_KEYS}
 _WORK_KEYS: Final = ("run", "command", "call")
 _CALL_KEYS: Final = ("args", "kwargs", "isolation")
+_CODE_KEYS: Final = ("on_exit_codes", "never_on_exit_codes")
+_LIST_KEYS: Final = (*_CODE_KEYS, "on_exceptions")
 _PROCESS_KEYS: Final = ("cwd", "env")
 _MAX_TASK_KEYS: Final = len(TASK_KEYS) + limits.MAX_SPEC_ERRORS
 _NO_EVERY: Final = "`times` needs `every`: how long after the start of one run the next is planned"
@@ -190,6 +203,13 @@ def _mistakes_between_keys(spec: TaskSpec, defaults: TaskDefaults, *, in_mapping
         mistakes.append((("command", 0), "the program must not be empty"))
     if in_mapping and "id" in spec:
         mistakes.append((("id",), "the key of the task is its id; leave `id` out"))
+    if "catch_up" in spec and "every" not in spec:
+        mistakes.append((("catch_up",), "`catch_up` goes with `every` only"))
+    retry = spec.get("retry", {})
+    if "call" in given:
+        mistakes.extend((("retry", key), f"`{key}` is for `run` and `command`") for key in _CODE_KEYS if key in retry)
+    elif "on_exceptions" in retry:
+        mistakes.append((("retry", "on_exceptions"), "`on_exceptions` is for `call`; a command has exit codes"))
     if ("times" in spec) != ("every" in spec):
         mistakes.append((("times",), _NO_EVERY) if "times" in spec else (("every",), _ENDLESS))
     if _runs_in_thread(spec, defaults):
@@ -231,10 +251,16 @@ def _new_task(name: str | None, spec: TaskSpec, defaults: TaskDefaults, payload:
         name=name,
         deps=tuple([_dependency(given) for given in spec["deps"]]) if "deps" in spec else (),
         priority=spec["priority"] if "priority" in spec else defaults.get("priority", 0),
-        retry=_retry(spec.get("retry"), defaults.get("retry")),
-        recurrence=Recurrence(spec["every"], spec["times"]) if "every" in spec else None,
+        retry=_retry(spec.get("retry"), defaults.get("retry"), is_call="call" in spec),
+        recurrence=_recurrence(spec) if "every" in spec else None,
         delay=spec.get("delay", 0.0),
+        start_before=Moment(spec["start_before"]) if "start_before" in spec else None,
+        deadline=Moment(spec["deadline"]) if "deadline" in spec else None,
     )
+
+
+def _recurrence(spec: TaskSpec) -> Recurrence:
+    return Recurrence(spec["every"], spec["times"], CatchUp(spec.get("catch_up", CatchUp.ALL)))
 
 
 def _dependency(given: Any) -> Dependency:
@@ -243,11 +269,19 @@ def _dependency(given: Any) -> Dependency:
     return Dependency(given["task"], When(given.get("when", "succeeded")))
 
 
-def _retry(own: RetrySpec | None, default: RetrySpec | None) -> RetryPolicy:
+def _retry(own: RetrySpec | None, default: RetrySpec | None, *, is_call: bool) -> RetryPolicy:
+    """Of the defaults only what fits the kind of task: they may hold rules for both."""
     if not own and not default:
         return DEFAULT_RETRY
-    merged = {**(default or {}), **(own or {})}
-    return _policy(**cast("dict[str, Any]", merged))
+    unfit = _CODE_KEYS if is_call else ("on_exceptions",)
+    merged: dict[str, Any] = {key: value for key, value in (default or {}).items() if key not in unfit}
+    merged.update(own or {})
+    for key in _LIST_KEYS:
+        if key in merged:
+            merged[key] = tuple(merged[key])
+    if "jitter" in merged:
+        merged["jitter"] = Jitter(merged["jitter"])
+    return _policy(**merged)
 
 
 @lru_cache(maxsize=256)

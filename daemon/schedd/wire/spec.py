@@ -58,6 +58,12 @@ def _callable_name(text: str) -> str:
     return text
 
 
+def _class_name(text: str) -> str:
+    if not all(part.isidentifier() for part in text.split(".")):
+        raise ValueError(f"must name an exception as `Name` or `package.module.Name`, not {shorten(text)!r}")
+    return text
+
+
 def _task_name(name: str) -> str:
     if not name.isprintable():
         raise ValueError(f"{shorten(name)!r} is not the id of a task: it holds characters that cannot be printed")
@@ -105,6 +111,8 @@ def _described(description: str, default: Any = None) -> Any:
 Text = Annotated[str, Field(max_length=limits.MAX_PAYLOAD_CHARS), AfterValidator(_without_nul)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
 TaskName = Annotated[str, Field(min_length=1, max_length=limits.MAX_FULL_ID_CHARS), AfterValidator(_task_name)]
+ExitCode = Annotated[int, Field(ge=1, le=255)]
+ClassName = Annotated[str, Field(max_length=limits.MAX_PATH_CHARS), AfterValidator(_class_name)]
 WhenName = Literal["succeeded", "failed", "finished"]
 Duration = Annotated[float, Field(ge=0, le=limits.MAX_DURATION_S), BeforeValidator(_seconds), _as_duration(0)]
 Timeout = Annotated[
@@ -132,6 +140,30 @@ class RetrySpec(TypedDict, total=False):
         _described("The wait after the first failure; it doubles with each further one.", DEFAULT_RETRY.base_delay),
     ]
     max_delay: Annotated[Duration, _described("The longest wait between attempts.", DEFAULT_RETRY.max_delay)]
+    jitter: Annotated[
+        Literal["none", "full"],
+        _described(
+            "`full` waits for a random part of the delay, so that tasks that failed together are not tried together.",
+            "none",
+        ),
+    ]
+    on_exit_codes: Annotated[
+        list[ExitCode],
+        at_most(255),
+        _described("Try a command again only after one of these exit codes. Without the key, after any."),
+    ]
+    never_on_exit_codes: Annotated[
+        list[ExitCode], at_most(255), _described("Never try a command again after one of these exit codes.")
+    ]
+    on_exceptions: Annotated[
+        list[ClassName],
+        at_most(100),
+        _described(
+            "Try a call again only after an exception of one of these classes or of a class derived from it: `OSError` "
+            "or `package.module.Name`. Without the key, after any."
+        ),
+    ]
+    on_timeout: Annotated[bool, _described("Whether an attempt that took too long is tried again.", True)]
 
 
 @with_config(_STRICT)
@@ -211,6 +243,7 @@ class TaskDefaults(TypedDict, total=False):
             "oneOf": [{"required": ["run"]}, {"required": ["command"]}, {"required": ["call"]}],
             "dependentRequired": {
                 "args": ["call"],
+                "catch_up": ["every"],
                 "every": ["times"],
                 "isolation": ["call"],
                 "kwargs": ["call"],
@@ -254,6 +287,25 @@ class TaskSpec(TaskDefaults, total=False):
     every: Annotated[Every, _described("Run again this long after the planned start of the run before; needs `times`.")]
     times: Annotated[
         int, Field(ge=1, le=limits.MAX_TIMES), _described("How many runs there are in all; needs `every`.")
+    ]
+    catch_up: Annotated[
+        Literal["all", "latest", "none"],
+        _described(
+            "Which planned starts are made up for that were missed: `all` of them, one after the other, the `latest` "
+            "alone, or `none`; needs `every`.",
+            "all",
+        ),
+    ]
+    start_before: Annotated[
+        Timeout,
+        _described("It is skipped if it could not start within this time after its submission. Retries are not bound."),
+    ]
+    deadline: Annotated[
+        Timeout,
+        _described(
+            "It fails unless it has ended within this time after its submission: it is stopped if it runs, and not "
+            "tried again."
+        ),
     ]
 
 

@@ -93,12 +93,12 @@ def _await_end(attempt: Attempt, work: Work, call: Call, began: Began, answer: C
 
 
 def _read_answer(data: bytes) -> list[Any]:
-    """`[kind, text]` as child.py writes it; empty where a process left none, or something else."""
+    """`[kind, text, class name...]` as child.py writes it; empty where a process left none, or something else."""
     try:
         answer = json.loads(data)
     except ValueError:
         return []
-    return answer if isinstance(answer, list) and len(answer) == 2 else []
+    return answer if isinstance(answer, list) and len(answer) >= 2 else []
 
 
 def _judge(status: int, answer: list[Any]) -> Ending:
@@ -106,11 +106,11 @@ def _judge(status: int, answer: list[Any]) -> Ending:
     ended = ending.of_status(status)
     if not answer or ended.signal is not None:
         return ended
-    kind, told = answer
+    kind, told, *classes = answer
     if kind == "not_started":
         return ending.start_failed(str(told))
     if kind == "raised" and ended.outcome is Outcome.FAILED:
-        return ended._replace(error=text.clean(str(told)))
+        return ended._replace(error=text.clean(str(told)), exceptions=tuple(map(str, classes)))
     if kind == "returned" and ended.outcome is Outcome.SUCCEEDED and isinstance(told, str):
         return ended._replace(result=text.clean(told, limits.MAX_RESULT_CHARS))
     return ended
@@ -169,6 +169,6 @@ def run_in_thread(
             return ending.SUCCEEDED
         trace = error.__traceback__
         write_log("".join(traceback.format_exception(type(error), error, trace and trace.tb_next)))
-        return ending.failed(text.of_error(error))
+        return ending.failed(text.of_error(error), text.of_class(error))
     attempt.detach()
     return ending.SUCCEEDED if result is None else Ending(Outcome.SUCCEEDED, result=text.of_result(result))

@@ -98,7 +98,7 @@ def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any])
         if isinstance(error.code, (int, type(None))):
             return None, code
         print(error.code, file=sys.stderr)
-        return ["raised", text.of_error(error)], code
+        return ["raised", text.of_error(error), *text.of_class(error)], code
     except BaseException as error:  # noqa: BLE001  # whatever a task raises is its own end, not ours
         return _raised(error)
     return ["returned", text.of_result(result)], 0
@@ -107,7 +107,7 @@ def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any])
 def _raised(error: BaseException) -> tuple[list[Any], int]:
     trace = error.__traceback__
     traceback.print_exception(type(error), error, trace and trace.tb_next)  # without the frame of this module
-    return ["raised", text.of_error(error)], 1
+    return ["raised", text.of_error(error), *text.of_class(error)], 1
 
 
 def _wind_up() -> None:

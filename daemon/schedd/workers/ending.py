@@ -36,9 +36,9 @@ class Ending(NamedTuple):
 SUCCEEDED = Ending(Outcome.SUCCEEDED)
 
 
-def failed(error: str) -> Ending:
+def failed(error: str, exceptions: tuple[str, ...] = ()) -> Ending:
     """An attempt that failed, with the reason."""
-    return Ending(Outcome.FAILED, error=clean(error))
+    return Ending(Outcome.FAILED, error=clean(error), exceptions=exceptions)
 
 
 def start_failed(reason: str) -> Ending:

@@ -8,6 +8,9 @@ from typing import Any
 
 from schedd.core import limits
 
+MAX_BASES = 50
+"""How many classes of an exception's ancestry are told."""
+
 
 def clean(text: str, max_chars: int = limits.MAX_ERROR_CHARS) -> str:
     """The text, at most `max_chars` long (a cut is shown by an ellipsis), in characters that any row can hold."""
@@ -28,6 +31,15 @@ def of_error(error: BaseException) -> str:
     except Exception as broken:  # noqa: BLE001  # a task's own code, and there is still an error to tell
         message = f"(its message cannot be read: {type(broken).__name__})"
     return clean(f"{name}: {message}" if message else name)
+
+
+def of_class(error: BaseException) -> tuple[str, ...]:
+    """The names of an exception's class and of its bases, bare and with their modules: what a retry rule may name."""
+    names: dict[str, None] = {}
+    for each in type(error).__mro__[:MAX_BASES]:
+        if each is not object:
+            names |= dict.fromkeys((clean(each.__name__), clean(f"{each.__module__}.{each.__qualname__}")))
+    return tuple(names)
 
 
 def of_result(value: Any) -> str | None:

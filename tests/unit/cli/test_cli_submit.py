@@ -50,7 +50,8 @@ def test_every_option_becomes_its_key(ctl: Ctl, client: Any, here: Path) -> None
     options = (
         "--id nightly --name batch --after a --after b:finished --after c:d --priority -5 --max-attempts 3 "
         "--base-delay 50ms --max-delay 1h --delay 10s --every 1m --times 2 --timeout 1h30m --grace 0 --cwd sub "
-        "--env A=1 --env B=x=y --env C="
+        "--env A=1 --env B=x=y --env C= --jitter --retry-on-exit 75 --retry-on-exit 1 --no-retry-on-exit 2 "
+        "--no-retry-on-timeout --start-before 10m --deadline 2h"
     )
     assert ctl("submit", *options.split(), "--", "true").err == ""
     assert submitted(client) == {
@@ -61,7 +62,17 @@ def test_every_option_becomes_its_key(ctl: Ctl, client: Any, here: Path) -> None
                 "cwd": os.path.join(here, "sub"),
                 "id": "nightly",
                 "priority": -5,
-                "retry": {"max_attempts": 3, "base_delay": 0.05, "max_delay": 3600.0},
+                "retry": {
+                    "max_attempts": 3,
+                    "base_delay": 0.05,
+                    "max_delay": 3600.0,
+                    "jitter": "full",
+                    "on_exit_codes": [75, 1],
+                    "never_on_exit_codes": [2],
+                    "on_timeout": False,
+                },
+                "start_before": 600.0,
+                "deadline": 7200.0,
                 "deps": ["a", {"task": "b", "when": "finished"}, "c:d"],
                 "times": 2,
                 "env": {"A": "1", "B": "x=y", "C": ""},

@@ -35,3 +35,15 @@ def looping() -> list[Any]:
 def test_no_result(value: Any) -> None:
     """What JSON cannot hold, and what is too long, is no result."""
     assert text.of_result(value) is None
+
+
+class Odd(ConnectionError):
+    """An exception of one's own."""
+
+
+def test_the_classes_of_an_exception_are_named_bare_and_in_full() -> None:
+    """Itself and all that it is derived from, the nearest first."""
+    names = text.of_class(Odd())
+    assert names[:4] == ("Odd", f"{__name__}.Odd", "ConnectionError", "builtins.ConnectionError")
+    assert {"OSError", "Exception", "BaseException"} <= set(names)
+    assert "object" not in names
