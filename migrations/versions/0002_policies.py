@@ -97,6 +97,7 @@ def _task() -> None:
         sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("number", sa.Integer, nullable=False),
         sa.Column("base_number", sa.Integer, nullable=False),
+        sa.Column("retries", sa.Integer, nullable=False),
         sa.Column("runs", sa.Integer, nullable=False),
         sa.Column("run_at", sa.Float, nullable=False),
         sa.Column("planned_at", sa.Float, nullable=True),
@@ -116,8 +117,8 @@ def _task() -> None:
         sqlite_autoincrement=True,
     )
     op.execute(
-        f"INSERT INTO task_new ({KEPT}, jitter, allow_failure, base_number, wall)"  # noqa: S608 - constants of ours
-        f" SELECT {KEPT}, 'none', 0, 0, 0 FROM task ORDER BY seq"
+        f"INSERT INTO task_new ({KEPT}, jitter, allow_failure, base_number, retries, wall)"  # noqa: S608 - constants of ours
+        f" SELECT {KEPT}, 'none', 0, 0, 0, 0 FROM task ORDER BY seq"
     )
     # The number given last outlives the rows: it is taken along before the table goes.
     op.execute(

@@ -44,8 +44,8 @@ START = 1_000.0
 
 PLAIN_FIELDS = (
     "seq", "id", "priority", "retry", "recurrence", "run_at", "planned_at", "status", "unmet", "attempts", "number",
-    "base_number", "runs", "held", "cancel_requested", "error", "settled_at", "demand", "start_before", "deadline",
-    "wall", "units",
+    "base_number", "retries", "runs", "held", "cancel_requested", "error", "settled_at", "demand", "start_before",
+    "deadline", "wall", "units",
 )  # fmt: skip
 
 
@@ -235,6 +235,7 @@ def row_of(task: OpenTask) -> StoredTask:
         cancel_requested=task.cancel_requested,
         error=task.error,
         base_number=task.base_number,
+        retries=task.retries,
         demand=task.demand,
         start_before=task.start_before,
         deadline=task.deadline,

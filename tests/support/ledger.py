@@ -164,9 +164,11 @@ class Ledger:
         if status == "pending" and not now.has_started(seq):
             assert False not in deps, f"waits for what can never happen: {story()}"
             assert not row["cancel_requested"], f"pending with a cancel on it: {story()}"
-        if status in ("running", "succeeded", "failed") and not now.is_stirred(seq):
+        out_of_time = status == "failed" and not now.has_started(seq) and row["error"] == "its deadline has passed"
+        if status in ("running", "succeeded", "failed") and not now.is_stirred(seq) and not out_of_time:
             assert all(met is True for met in deps), f"ran before what it depends on: {story()}"
-        if status == "skipped" and not now.is_stirred(seq):
+        late = row["error"] == "skipped because it could not start in time" and row["start_before"] is not None
+        if status == "skipped" and not late and not now.is_stirred(seq):
             assert False in deps, f"skipped without a reason: {story()}"
             assert row["attempts"] == 0, f"skipped after it ran: {story()}"  # what was interrupted did not count
         assert (row["settled_at"] is not None) == (status in TERMINAL), f"settled_at: {story()}"
@@ -195,8 +197,11 @@ class Ledger:
         ]
         assert row["attempts"] == len(counted), f"attempts are counted wrong: {story()}"
         assert row["attempts"] <= row["max_attempts"], f"tried too often: {story()}"
-        if row["status"] == "failed":
-            assert row["attempts"] == row["max_attempts"], f"gave up too early: {story()}"
+        if row["status"] == "failed" and row["attempts"] < row["max_attempts"]:
+            out_of_time = row["deadline"] is not None and "its deadline" in row["error"]
+            last = attempts[-1] if attempts else {"exit_code": None}
+            hopeless = row["retry_rules"] is not None and last["exit_code"] == 2
+            assert out_of_time or hopeless, f"gave up too early: {story()}"
 
     def _outcomes_are_true(self, now: Snapshot, seq: int, row: dict[str, Any]) -> None:
         """An attempt has ended as its worker said; or, if it never said, with the daemon it crashed. (A life that was

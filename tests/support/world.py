@@ -16,7 +16,18 @@ from schedd.core.batch import NewBatch
 from schedd.core.errors import Refused
 from schedd.core.events import AttemptSpawned
 from schedd.core.limits import SCHEDD_FAULT_DELAY_S
-from schedd.core.model import CatchUp, Dependency, NewTask, Outcome, Recurrence, RetryPolicy, StopReason, When
+from schedd.core.model import (
+    CatchUp,
+    Dependency,
+    Moment,
+    NewTask,
+    Outcome,
+    Recurrence,
+    RetryPolicy,
+    StopReason,
+    Wall,
+    When,
+)
 from schedd.engine.inbox import Call, Message, Request
 from schedd.engine.loop import Engine, Unavailable
 from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch
@@ -52,6 +63,7 @@ class World:
         self.asked: dict[str, Call | None] = {}  # a switch -> who set it last, unless that was a repeat
         self.planned: dict[int, float] = {}  # seq -> the monotonic time at which its present run was planned
         self.not_before: dict[int, float] = {}  # seq -> the monotonic time that a task waits for
+        self.limits: dict[tuple[int, str], float] = {}  # (seq, which) -> its date, or its time on the monotonic clock
         self.clock_is_set = False  # and no round has been committed since
         self.unanswered: list[tuple[Call, Future[Any]]] = []
         self.ids: list[str] = []
@@ -76,6 +88,7 @@ class World:
         if self.clock_is_set:  # a daemon does not know what was done to the clock before its start
             self.not_before.clear()
             self.planned.clear()
+            self.limits.clear()
             self.clock_is_set = False
         for _ in range(1_000):
             self.on_boot()
@@ -147,13 +160,13 @@ class World:
         elif choice < 0.82 and len(self.ids) > 1:
             before, after = self.random.sample(self.ids, 2)
             self.call(DependTasks(before, after, self.a_when()))
-        elif choice < 0.83 and self.ids:
+        elif choice < 0.87 and self.ids:
             self.retry()
-        elif choice < 0.85:
+        elif choice < 0.89:
             self.call(PauseStarting(self.random.random() < 0.4))
-        elif choice < 0.88:
+        elif choice < 0.91:
             self.set_clock(self.random.choice([-3600.0, -5.0, 5.0, 3600.0]))
-        elif choice < 0.90:
+        elif choice < 0.93:
             self.stop_on_purpose()
         else:
             self.clock.advance(self.random.choice([0.1, 1.0, 5.0, 30.0]))
@@ -235,6 +248,12 @@ class World:
             row = after.tasks[seq]
             if row["cancel_requested"]:
                 assert (seq, row["number"]) in told, f"nobody told the attempt that it is cancelled: {row}"
+            if row["deadline"] is not None and row["deadline"] <= self.clock.now():
+                assert (seq, row["number"]) in told, f"nobody told the attempt that its time is over: {row}"
+        for seq, row in after.tasks.items():
+            limits = [row["deadline"], None if after.has_started(seq) else row["start_before"]]
+            overdue = any(limit is not None and limit <= self.clock.now() for limit in limits)
+            assert row["status"] != "pending" or not overdue, f"it is out of time and waits: {row}"
 
     def judge_times(self, before: Snapshot | None, after: Snapshot) -> None:
         """Each pending task waits exactly as long as it should, whatever was done to the wall clock.
@@ -256,10 +275,10 @@ class World:
                 self.judge_beat(seq, row)
             if row["status"] != "pending":
                 self.not_before.pop(seq, None)
-            elif was is None:
-                self.not_before[seq] = mono + row["delay"]
             elif after.retried.get(seq, 0) > (before.retried.get(seq, 0) if before else 0):
                 self.not_before[seq] = mono
+            elif was is None:
+                self.not_before[seq] = mono + row["delay"]
             elif was["number"] != row["number"] or was["status"] == "running":  # an attempt has ended
                 last = after.attempts[seq][-1]
                 if last["outcome"] == "interrupted":
@@ -269,6 +288,13 @@ class World:
                 elif not has_run:
                     wait = row["base_delay"] * 2 ** (row["attempts"] - 1)
                     self.not_before[seq] = mono + min(wait, row["max_delay"])
+            for name, bit in (("start_before", Wall.START_BEFORE), ("deadline", Wall.DEADLINE)):
+                if row["status"] not in ("pending", "running"):
+                    self.limits.pop((seq, name), None)
+                elif row[name] is not None and not self.clock_is_set:
+                    at = row[name] if row["wall"] & bit else row[name] - wall + mono
+                    known = self.limits.setdefault((seq, name), at)
+                    assert abs(at - known) < 0.001, f"its {name} has moved: {row}"
             if seq in self.not_before and not self.clock_is_set:
                 due, should = row["run_at"] - wall, self.not_before[seq] - mono
                 assert abs(due - should) < 0.001, f"waits {due} s more instead of {should}: {row}"
@@ -385,10 +411,25 @@ class World:
             name=f"n{index}-{self.keys}" if name is None and random.random() < 0.5 else name,
             deps=tuple(Dependency(on, self.a_when()) for on in deps.values()),
             priority=random.randint(-2, 2),
-            retry=RetryPolicy(random.randint(1, 3), random.choice([0.0, 0.5, 5.0]), 8.0),
+            retry=RetryPolicy(
+                random.randint(1, 3),
+                random.choice([0.0, 0.5, 5.0]),
+                8.0,
+                never_on_exit_codes=(2,) if random.random() < 0.3 else (),
+            ),
             recurrence=self.a_recurrence(),
             delay=random.choice([0.0, 0.0, 0.0, 2.0, 60.0]),
+            start_before=self.a_limit(),
+            deadline=self.a_limit(),
         )
+
+    def a_limit(self) -> Moment | None:
+        """A limit in time, as a wait or as a date."""
+        if self.random.random() < 0.85:
+            return None
+        wait = self.random.choice([1.0, 20.0, 500.0])
+        is_date = self.random.random() < 0.3
+        return Moment(self.clock.now() + wait if is_date else wait, is_date)
 
     def a_recurrence(self) -> Recurrence | None:
         if self.random.random() < 0.85:
@@ -426,7 +467,8 @@ class World:
             )[0]
         if outcome is Outcome.START_FAILED and self.random.random() < 0.5:
             return self.end(seq, outcome, error="schedd's fault", counts=False)
-        return self.end(seq, outcome, error=None if outcome is Outcome.SUCCEEDED else "simulated")
+        code = self.random.choice([1, 2]) if outcome is Outcome.FAILED else None
+        return self.end(seq, outcome, error=None if outcome is Outcome.SUCCEEDED else "simulated", exit_code=code)
 
     def end(self, seq: int, outcome: Outcome, **more: Any) -> Message:
         """The end of a running attempt, which the ledger will find in the rows."""

@@ -158,7 +158,7 @@ class Machine:
         """A running task, out of `running` already, goes back to wait for `run_at`; False if it ends instead, because
         its deadline leaves it no time.
         """
-        if task.deadline is not None and run_at >= task.deadline:
+        if task.deadline is not None and max(run_at, now) >= task.deadline:
             story = "its deadline leaves no time to run again"
             self.settle(task, Status.FAILED, f"{error}; {story}" if error else story, now, out)
             return False

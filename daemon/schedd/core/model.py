@@ -257,7 +257,8 @@ class OpenTask:
     `number` every attempt of the task's life. `planned_at` is the planned start of the current run, from which the
     next one is planned; None before the first run could start. `run_at` is the earliest start, `start_before` the
     latest first start, `deadline` when it must have ended; `wall` (`Wall`) says which of them are dates.
-    `base_number` is what `number` was at the last retry by an operator: above it, it has started. `units` are the
+    `base_number` is what `number` was at the last retry by an operator (`retries` counts those): above it, it has
+    started. `units` are the
     named units that it holds while it runs. `rank` orders equal priorities, smallest first.
     The three lists hold the children by the `when` of their edge; None stands for an empty one (memory).
     """
@@ -279,6 +280,7 @@ class OpenTask:
     attempts: int = 0
     number: int = 0
     base_number: int = 0
+    retries: int = 0
     runs: int = 0
     units: "dict[str, list[str]] | None" = None
     held: bool = False
@@ -334,6 +336,7 @@ class StoredTask:
     wall: int = 0
     expected: float | None = None
     units: dict[str, list[str]] | None = None
+    retries: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ def stored_record(row: StoredTask) -> OpenTask:
         cancel_requested=row.cancel_requested,
         error=row.error,
         base_number=row.base_number,
+        retries=row.retries,
         demand=row.demand,
         start_before=row.start_before,
         deadline=row.deadline,
@@ -60,6 +61,7 @@ def revived_record(row: StoredTask, now: float) -> OpenTask:
     task.status = Status.PENDING
     task.attempts = 0
     task.base_number = task.number
+    task.retries += 1
     task.run_at, task.planned_at = now, None
     task.wall &= ~Wall.START
     task.held = task.cancel_requested = False

@@ -33,8 +33,8 @@ from schedd.store.tables import OPEN
 
 _COLUMNS = """
 SELECT seq, id, priority, max_attempts, base_delay, max_delay, jitter, retry_rules, every, times, catch_up, resources,
-       "group", expected, status, attempts, number, base_number, runs, run_at, planned_at, start_before, deadline, wall,
-       held, cancel_requested, error, typeof(payload) = 'text' AND json_valid(payload)
+       "group", expected, status, attempts, number, base_number, retries, runs, run_at, planned_at, start_before,
+       deadline, wall, held, cancel_requested, error, typeof(payload) = 'text' AND json_valid(payload)
 """
 SELECT_TASKS = f"{_COLUMNS} FROM task INDEXED BY ix_task_open WHERE {OPEN} ORDER BY seq"
 SELECT_SOME = f"{_COLUMNS} FROM task WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq"  # noqa: S608 - a constant
@@ -176,8 +176,8 @@ class _RowReader:
     def read(self, row: tuple[Any, ...]) -> StoredTask:
         """The row as a task. Raises _Damage or Refused with what is wrong."""
         (seq, task_id, priority, max_attempts, base_delay, max_delay, jitter, retry_rules, every, times, catch_up,
-         resources, group, expected, status, attempts, number, base_number, runs, run_at, planned_at, start_before,
-         deadline, wall, held, cancel_requested, error, payload_is_json) = row  # fmt: skip
+         resources, group, expected, status, attempts, number, base_number, retries, runs, run_at, planned_at,
+         start_before, deadline, wall, held, cancel_requested, error, payload_is_json) = row  # fmt: skip
         if not payload_is_json:
             raise _Damage("its payload is not JSON text")
         known = self._known.get(status) if isinstance(status, str) else None
@@ -187,6 +187,7 @@ class _RowReader:
             raise _Damage(f"its id is not text but {type(task_id).__name__}")
         for name, value in (
             ("priority", priority), ("attempts", attempts), ("number", number), ("base_number", base_number),
+            ("retries", retries),
             ("runs", runs), ("wall", wall),
         ):  # fmt: skip
             if type(value) is not int or (value < 0 and name != "priority"):
@@ -206,7 +207,7 @@ class _RowReader:
         task = StoredTask(
             seq, task_id, priority, retry, recurrence, float(run_at), planned_at, known, attempts, number, runs,
             bool(held), bool(cancel_requested), error, base_number, self._demand(resources, group), start_before,
-            deadline, wall, expected,
+            deadline, wall, expected, retries=retries,
         )  # fmt: skip
         if not known.is_terminal:
             _judge_open(task)

@@ -50,6 +50,7 @@ class MemoryRow:
     created_at: float
     settled_at: float | None
     base_number: int
+    retries: int
     demand: Demand
     start_before: float | None
     deadline: float | None
@@ -275,6 +276,7 @@ def _row(task: OpenTask, batch_seq: int, created_at: float, expected: float | No
         created_at=created_at,
         settled_at=task.settled_at,
         base_number=task.base_number,
+        retries=task.retries,
         demand=task.demand,
         start_before=task.start_before,
         deadline=task.deadline,
@@ -302,6 +304,7 @@ def _stored(row: MemoryRow) -> StoredTask:
         cancel_requested=row.cancel_requested,
         error=row.error,
         base_number=row.base_number,
+        retries=row.retries,
         demand=row.demand,
         start_before=row.start_before,
         deadline=row.deadline,

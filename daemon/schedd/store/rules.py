@@ -75,13 +75,13 @@ RULES = (
     ),
     Rule(
         "waits_in_vain",
-        f"{_EDGES} t.status = 'pending' AND p.status IN {ENDED} AND NOT {_MET}",
+        f"{_EDGES} t.status = 'pending' AND t.number = t.base_number AND p.status IN {ENDED} AND NOT {_MET}",
         "{0} waits for {1} to be {2}, which is {3} and stays so",
     ),
     Rule(  # an edge cannot be added to what has started, and what has ended does not change, but by a retry
         "started_too_early",
         f"{_EDGES} t.number > t.base_number AND t.status <> 'skipped' AND t.seq <> p.seq AND NOT {_MET} "
-        "AND p.base_number = 0",
+        "AND p.retries = 0",
         "{0} is {4} and has started, although {1} is {3} and not {2}",
     ),
     Rule(  # ci-12: the digits at the end are its number, what is before the hyphen is its base

@@ -290,6 +290,7 @@ def _state(task: OpenTask) -> tuple[Any, ...]:
         task.attempts,
         task.number,
         task.base_number,
+        task.retries,
         task.runs,
         task.run_at,
         task.planned_at,

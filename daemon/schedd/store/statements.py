@@ -13,6 +13,7 @@ STATE_COLUMNS = (
     "attempts",
     "number",
     "base_number",
+    "retries",
     "runs",
     "run_at",
     "planned_at",

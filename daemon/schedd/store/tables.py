@@ -88,6 +88,7 @@ task = Table(
     Column("attempts", Integer, nullable=False),
     Column("number", Integer, nullable=False),
     Column("base_number", Integer, nullable=False, comment="the number at the last retry by an operator; 0 before"),
+    Column("retries", Integer, nullable=False, comment="how often an operator has retried it"),
     Column("runs", Integer, nullable=False),
     Column("run_at", Float, nullable=False),
     Column("planned_at", Float, nullable=True),

@@ -69,6 +69,13 @@ class TestDeadline:
         driver.end("x")
         assert (driver.status("x"), driver.tasks["x"].runs) == (Status.FAILED, 2)
 
+    def test_a_run_that_was_planned_in_time_is_too_late_all_the_same(self, driver: Driver):
+        """The run before it has outlasted the deadline (found by simulation seed 1042)."""
+        driver.submit(new("x", deadline=Moment(60), recurrence=Recurrence(1, 3)))
+        driver.advance(60)
+        driver.end("x")
+        assert (driver.status("x"), driver.tasks["x"].runs) == (Status.FAILED, 1)
+
     def test_a_deadline_that_passed_in_the_daemons_absence_is_noticed(self, drive: Any):
         """At the next start; what ran when it died has no time left."""
         driver = drive(1)
