@@ -35,11 +35,17 @@ def submit(daemon: ApiDaemon, *names: str, batch: str | None = None) -> list[str
     ids: list[str] = daemon.engine.call(Call(SubmitBatch(NewBatch(tasks, batch)))).result()["ids"]
     for task_id in ids:
         daemon.end(task_id)
+    settle(daemon)
     for row in daemon.reads.tasks(ids=ids, limit=1_000):
         path = daemon.log_path(row["seq"], 1)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("output")
     return ids
+
+
+def settle(daemon: ApiDaemon) -> None:
+    """Until what was told so far is committed: a question is answered after it."""
+    daemon.engine.ask(lambda machine: None).result()
 
 
 def ids_of(daemon: ApiDaemon) -> list[str]:
@@ -91,6 +97,7 @@ def test_open_tasks_stay(daemon: ApiDaemon):
     daemon.engine.call(Call(SubmitBatch(NewBatch([NewTask("{}", "done"), NewTask("{}", "held")])))).result()
     daemon.engine.call(Call(HoldTasks(("held",), True))).result()
     daemon.end("done")
+    settle(daemon)
     assert pruner_of(daemon).run(Policy(time.time() + 1), 10).tasks == 1
     assert ids_of(daemon) == ["done", "held"]
 
