@@ -101,8 +101,7 @@ def _clock_stepped(machine: "Machine", event: ClockStepped, now: float, out: Out
             machine.delayed.push(task.run_at, task)
         elif task.status is Status.READY and task.run_at > now:  # placed by a rebuild that did not know of the step
             machine.postpone(task)
-        if task in machine.deadlines:
-            machine.watch(task)
+        machine.watch(task)  # also what had been told to stop: its deadline may be ahead again
     for seq in machine.ready.passed:
         machine.ready.passed[seq] += event.delta
     out.events.append(Logged(now, None, None, "clock_stepped", {"delta": event.delta}))

@@ -183,6 +183,20 @@ class TestDates:
         driver.step(ClockStepped(-60.0, "k"))
         assert (driver.ready(), driver.delayed()) == ([], ["x"])
 
+    @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.INTERRUPTED])
+    def test_a_deadline_that_is_ahead_again_is_watched_again(self, driver: Driver, outcome: Outcome):
+        """It had passed and the attempt was told to stop; then the clock was set back, and the task runs again."""
+        due = Moment(START + 60, is_date=True)
+        driver.submit(new("x", deadline=due, retry=RetryPolicy(max_attempts=3, base_delay=0)))
+        driver.advance(60)
+        driver.now -= 3_600
+        driver.step(ClockStepped(-3_600.0, "k"))
+        driver.end("x", outcome)
+        assert driver.running() == {"x"}
+        driver.now = START + 60
+        driver.step()
+        assert driver.stopped[-1] == StopAttempt(1, 2, StopReason.DEADLINE)
+
     def test_delay_and_date_exclude_each_other(self):
         """Which one would it be?"""
         with pytest.raises(InvalidRequest, match="not both"):
