@@ -21,6 +21,7 @@ class Snapshot:
     attempts: dict[int, list[dict[str, Any]]]
     paused: bool
     retried: dict[int, int]  # seq -> how often an operator has retried it
+    last_event: dict[tuple[int, str], int]  # (seq, kind) -> the id of its last line in the event log
 
     def is_met(self, on_seq: int, when: str) -> bool | None:
         """True: met; False: can never be met; None: not decided yet."""
@@ -40,6 +41,17 @@ class Snapshot:
     def is_stirred(self, seq: int) -> bool:
         """Whether something that it depends on was retried, and may be what it had not been when this one started."""
         return any(task == seq and self.retried.get(on) for task, on, _ in self.edges)
+
+    def is_retried_since(self, seq: int, *kinds: str) -> bool:
+        """Whether its last retry came after the last event of these kinds."""
+        retry = self.last_event.get((seq, "retried"), 0)
+        return retry > max((self.last_event.get((seq, kind), 0) for kind in kinds), default=0)
+
+    def started_before_a_parent_was_retried(self, seq: int) -> bool:
+        """Whether something that it depends on was retried after its last start: what was met then need not be now."""
+        start = self.last_event.get((seq, "started"), 0)
+        parents = [on for task, on, _ in self.edges if task == seq]
+        return any(self.last_event.get((on, "retried"), 0) > start for on in parents)
 
     def may_run(self, seq: int, now: float) -> bool:
         """Whether a pending task may start now, by the rules alone."""
@@ -86,24 +98,22 @@ class Ledger:
             attempts[row["task_seq"]].append(dict(row))
         setting = query("select value from setting where name = 'paused'").fetchone()
         retries = query("select task_seq, count(*) from event where kind = 'retried' group by 1").fetchall()
+        last = query("select task_seq, kind, max(id) from event where task_seq is not null group by 1, 2").fetchall()
         query("commit")
         paused = setting is not None and str(setting[0]) in ("1", "true", "True")
         retried = dict(tuple(row) for row in retries)
-        return Snapshot(tasks, edges, attempts, paused, retried)
+        return Snapshot(tasks, edges, attempts, paused, retried, {(row[0], row[1]): row[2] for row in last})
 
     def check(self) -> Snapshot:
         """Read everything and judge it. Raises AssertionError with the story."""
         version = self._connection.execute("pragma data_version").fetchone()[0]
         if self.last is not None and version == self._version:  # nothing was committed since
+            self._forget_last_lives(self.last)
             self._promises_are_kept(self.last)
             return self.last
         now = self.read()
         self._version = version  # of before the read: at worst it is read once more
-        if self.last:
-            for seq, count in now.retried.items():
-                if count > self.last.retried.get(seq, 0):  # a promise of its last life
-                    self.cancelled.pop(now.tasks[seq]["id"], None)
-                    self.held.pop(now.tasks[seq]["id"], None)
+        self._forget_last_lives(now)
         self._promises_are_kept(now)
         self._each_submit_once(now)
         for seq, row in now.tasks.items():
@@ -121,6 +131,14 @@ class Ledger:
             assert not gone, f"rows are gone: {gone}"
         self.last = now
         return now
+
+    def _forget_last_lives(self, now: Snapshot) -> None:
+        """Drop the promises that a retry has ended."""
+        for seq in now.retried:  # promises of its last life, whenever they were heard of
+            if now.is_retried_since(seq, "cancelled", "cancel_requested"):
+                self.cancelled.pop(now.tasks[seq]["id"], None)
+            if now.is_retried_since(seq, "held", "released"):
+                self.held.pop(now.tasks[seq]["id"], None)
 
     def _promises_are_kept(self, now: Snapshot) -> None:
         by_id = {row["id"]: row for row in now.tasks.values()}

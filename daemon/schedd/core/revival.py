@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from schedd.core import graph
-from schedd.core.errors import CycleError
+from schedd.core.errors import AlreadyEnded, CycleError
 from schedd.core.model import Status, StoredEdge, StoredTask, When
 
 if TYPE_CHECKING:
@@ -103,9 +103,17 @@ class Revive:
 
 def check(machine: "Machine", event: Revive) -> None:
     """Raises CycleError if what comes back and what is open would wait for each other: a late edge may have closed a
-    cycle through a task that had ended. O(what the revived tasks can reach).
+    cycle through a task that had ended; AlreadyEnded if something would come back that can never start. O(what the
+    revived tasks can reach).
     """
     names = {row.seq: row.id for row in event.rows}
+    for edge in event.edges:
+        ended = edge.on_seq not in names and edge.on_seq not in machine.open
+        if ended and (edge.on_status is None or not edge.when.is_met_by(edge.on_status)):
+            raise AlreadyEnded(
+                f"{names[edge.task_seq]} cannot run again: what it depends on (seq {edge.on_seq}) has ended otherwise "
+                "and does not come back"
+            )
     kids: dict[int, list[int]] = {}
     for edge in event.edges:
         if edge.on_seq in names or edge.on_seq in machine.open:

@@ -35,14 +35,8 @@ class RetryTasks:
         refused = {task.seq: refusal for task in named if (refusal := self._refusal(task))}
         roots = {task.seq: task for task in named if task.seq not in refused}
         wanted = {task.seq: task for task in of_batches if self._is_wanted(task)}
-        made = revival.plan({*roots, *wanted}, self.downstream, round_.store.family)
-        blocked = _drop_blocked(made, {**wanted, **roots})
-        if blocked:
-            for seq, reason in blocked.items():
-                if seq in roots:
-                    refused[seq] = AlreadyEnded(reason)
-            left = {seq for seq in (*roots, *wanted) if seq not in blocked}
-            made = revival.plan(left, self.downstream, round_.store.family)
+        made, blocked = _plan({**wanted, **roots}, self.downstream, round_)
+        refused.update((seq, AlreadyEnded(reason)) for seq, reason in blocked.items() if seq in roots)
         rows = round_.store.ended_tasks(made.seqs)
         event = _event(made, rows)
         if self.dry_run:
@@ -68,17 +62,21 @@ class RetryTasks:
         return None
 
 
-def _drop_blocked(made: Plan, roots: dict[int, KnownTask]) -> dict[int, str]:
-    """The roots that cannot come back because of what they depend on, with the reason; what hangs on them neither."""
+def _plan(roots: dict[int, KnownTask], downstream: bool, round_: Round) -> tuple[Plan, dict[int, str]]:
+    """What comes back, and why the other roots cannot: something that they depend on has ended otherwise and stays so.
+
+    A root that is left out takes along what would have come back only with it, which may block another root in turn:
+    so all is planned anew until no root is blocked.
+    """
     blocked: dict[int, str] = {}
     while True:
-        found = {seq: blockers[0] for seq in roots if seq in made.seqs and (blockers := made.blockers_of(seq))}
+        made = revival.plan(roots.keys() - blocked.keys(), downstream, round_.store.family)
+        found = {seq: kins[0] for seq in roots.keys() - blocked.keys() if (kins := made.blockers_of(seq))}
         if not found:
-            return blocked
+            return made, blocked
         for seq, kin in found.items():
             story = f"{roots[seq].id} depends on {kin.on_id}, which is {kin.on_status}; retry {kin.on_id}"
             blocked[seq] = f"{story}, and {roots[seq].id} comes back with it"
-        made.seqs.difference_update(found)
 
 
 def _event(made: Plan, rows: list[Any]) -> Revive:

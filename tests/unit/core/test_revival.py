@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schedd.core.errors import CycleError, UnknownResource
+from schedd.core.errors import AlreadyEnded, CycleError, UnknownResource
 from schedd.core.events import Cancel, Output, SetCapacity
 from schedd.core.model import (
     Capacity,
@@ -234,6 +234,11 @@ class TestRevive:
         driver.depend("x", "y", When.FINISHED)
         refused = driver.refuse(CycleError, Tree(driver).event("z"))
         assert refused.path in (["x", "y", "x"], ["y", "x", "y"])
+
+    def test_what_could_never_start_is_refused(self, tree: Tree):
+        """The machine takes no event that would let a task start past what it depends on, whoever made it."""
+        refused = tree.driver.refuse(AlreadyEnded, tree.event("test"))
+        assert "test cannot run again" in str(refused)
 
     def test_what_cannot_have_what_it_needs_is_refused(self, drive: Any):
         """A resource may be gone since."""

@@ -122,6 +122,19 @@ def test_each_id_is_judged_by_itself(broken: Life):
     assert told["ci-1/b"] == ("ci-1/b depends on ci-1/a, which is failed; retry ci-1/a, and ci-1/b comes back with it")
 
 
+def test_a_refused_root_takes_along_what_hung_on_it(life: Life):
+    """What would have come back only with it stays, and so does a root that waits for it (simulation seed 7104253)."""
+    life.submit(task("gone"), task("mid", "gone"), task("skipped", "mid"), task("last", "skipped"))
+    life.end("gone", Outcome.FAILED)
+    for ids in (("last", "mid"), ("mid", "last"), ("last", "skipped", "mid")):
+        answer = life.ask(RetryTasks(ids))
+        assert answer["retried"] == []
+        assert not any(result["ok"] for result in answer["results"])
+    assert life.running() == set()
+    assert life.ask(RetryTasks(("last", "gone")))["retried"] == ["gone", "mid", "skipped", "last"]
+    assert life.running() == {"gone"}
+
+
 def test_downstream_reruns_what_ran(broken: Life):
     """A task that had succeeded may be its root."""
     broken.submit(task("after", "ci-1/e"), task("last", "after"))
