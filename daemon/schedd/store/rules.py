@@ -202,11 +202,16 @@ def _open_tasks(connection: sqlite3.Connection, report: Report) -> None:
 
 
 def _cycle(stored: Stored) -> tuple[list[int], int] | None:
-    """One cycle among open tasks by their index, and how many are stuck behind it."""
+    """One cycle among open tasks by their index, and how many are stuck behind it. What has started waits for nothing:
+    a retry of what came before it may have led back to it, and stops nobody.
+    """
     index_of = {task.seq: index for index, task in enumerate(stored.tasks)}
     parents: list[list[int]] = [[] for _ in stored.tasks]
     for edge in stored.edges:
         child, parent = index_of.get(edge.task_seq), index_of.get(edge.on_seq)
-        if child is not None and parent is not None:
+        if child is None or parent is None:
+            continue
+        task = stored.tasks[child]
+        if task.number <= task.base_number:
             parents[child].append(parent)
     return graph.find_cycle(parents)

@@ -10,9 +10,10 @@ from schedd.core.errors import CycleError, InvalidRequest, Refused, UnknownTask
 from schedd.core.model import Dependency, NewTask, Outcome, When
 from schedd.engine.inbox import Call
 from schedd.engine.loop import Engine
-from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, SubmitBatch, UndependTasks
+from schedd.engine.requests import CancelTasks, DependTasks, HoldTasks, PauseStarting, SubmitBatch, UndependTasks
 from schedd.engine.retrying import RetryTasks
 from schedd.store import migrate
+from schedd.store.check import check_database
 from schedd.store.memory import MemoryStore
 from schedd.store.sqlite import SqliteStore, open_store
 from support.fakes import FakeClock, FakeExecutor
@@ -175,6 +176,23 @@ def test_a_cycle_is_refused_with_its_path(life: Life, dry_run: bool):
     with pytest.raises(CycleError, match=r"v -> q -> v|q -> v -> q"):
         life.ask(RetryTasks(("z",), dry_run=dry_run))
     assert life.status("z") == "failed"
+
+
+def test_an_edge_back_to_what_has_started_is_no_cycle(life: Life):
+    """`x` started after `a` had failed; `a` is retried and then waits for `x`: both end, and the check finds no fault
+    (simulation seed 88006241).
+    """
+    life.submit(task("a"), task("x", Dependency("a", When.FAILED)))
+    life.end("a", Outcome.FAILED)
+    life.ask(PauseStarting(True))
+    life.ask(RetryTasks(("a",)))
+    assert life.ask(DependTasks("x", "a"))["added"]
+    assert check_database(life.store.path).errors == 0
+    life.ask(PauseStarting(False))
+    assert life.running() == {"x"}
+    life.end("x")
+    life.end("a")
+    assert (life.status("x"), life.status("a")) == ("succeeded", "succeeded")
 
 
 def test_memory_has_forgotten_what_to_run():
